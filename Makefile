@@ -1,0 +1,59 @@
+# Everything a developer runs. Needs make, Python 3.11 or later and, for the tests, Debian's servers (installed when root).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+ARGS ?=
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo servers test check format lint bench bench-tasks clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv and install tradewind with its development tools
+
+$(STAMP): pyproject.toml scripts/venv.sh
+	@scripts/venv.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## start a station, show it working, print its address; DEMO_SECONDS=n ends it by itself
+	@$(BIN)/tradewind demo $(ARGS)
+
+servers: ## install the servers that the tests start (Debian, as root), or say which are missing
+	@scripts/servers.sh
+
+test: $(STAMP) servers ## run all tests; ARGS="-k name" narrows, JOBS=n sets the processes
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+
+lint: $(STAMP) ## formatting, lint, types, import directions
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+check: lint test ## everything that must hold before a commit
+
+format: $(STAMP) ## rewrite the code in the house format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: bench-tasks ## all benchmarks
+
+bench-tasks: $(STAMP) ## tasks against other task queues, each in an environment of its own
+	@scripts/servers.sh redis-server
+	@PYTHON=$(BIN)/python sh bench/setup_peers.sh .bench-venvs
+	@$(BIN)/python bench/tasks/run.py $(ARGS)
+
+clean: ## remove what these targets made; a station's data stays
+	@rm -rf $(VENV) .bench-venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

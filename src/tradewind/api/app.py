@@ -1,0 +1,99 @@
+"""The application: every route on one FastAPI shell, one door in front of it. Wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from tradewind.api.docs import docs_routes
+from tradewind.api.door import Door
+from tradewind.api.errors import install_handlers
+from tradewind.api.events import events_endpoint
+from tradewind.api.health import health_endpoint
+from tradewind.api.limits import LimitRoutes
+from tradewind.api.metrics import HttpFigures, metrics_endpoint
+from tradewind.api.openapi import describe
+from tradewind.api.page import page_routes
+from tradewind.api.queues import QueueRoutes
+from tradewind.api.routing import Endpoint
+from tradewind.api.schedules import ScheduleRoutes
+from tradewind.api.snapshots import Snapshots
+from tradewind.api.tasks import TaskRoutes
+from tradewind.api.waiting import Endings
+from tradewind.api.workers import WorkerRoutes
+from tradewind.settings import Settings
+from tradewind.tasks.control import TaskControl
+from tradewind.tasks.listing import TaskListing
+from tradewind.tasks.periodic import ScheduleStore
+from tradewind.tasks.store import TaskStore
+
+
+class ApiStation(Protocol):
+    """What the API needs of a station."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def tasks(self) -> TaskStore: ...
+    @property
+    def control(self) -> TaskControl: ...
+    @property
+    def listing(self) -> TaskListing: ...
+    @property
+    def schedules(self) -> ScheduleStore: ...
+
+    async def health(self) -> dict[str, Any]:
+        """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
+        ...
+
+
+def create_app(station: ApiStation) -> FastAPI:
+    """Works before Redis does. `app.state.end_streams()` must be called before the server waits for its connections."""
+    settings, control = station.settings, station.control
+    max_body = settings.api.max_body_bytes
+    endings, snapshots, registry = Endings(station.tasks), Snapshots(station), CollectorRegistry()
+
+    def end_streams() -> None:
+        endings.close()
+        snapshots.close()
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        end_streams()
+
+    app = FastAPI(
+        title=station.name,
+        version=station.version,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.end_streams = end_streams
+    app.state.snapshots = snapshots
+    endpoints: list[Endpoint] = [
+        *TaskRoutes(settings, station.tasks, control, station.listing, endings).endpoints(),
+        *QueueRoutes(control).endpoints(),
+        *WorkerRoutes(control, max_body).endpoints(),
+        *LimitRoutes(control, max_body).endpoints(),
+        *ScheduleRoutes(settings, station.schedules, control).endpoints(),
+        events_endpoint(snapshots),
+        health_endpoint(station.health, station.version),
+        metrics_endpoint(registry, control),
+    ]
+    app.router.routes.extend(endpoint.route() for endpoint in endpoints)
+    describe(app, endpoints)
+    docs_routes(app)
+    page_routes(app)
+    install_handlers(app)
+    app.add_middleware(Door, host=settings.api.host, figures=HttpFigures(registry))
+    return app

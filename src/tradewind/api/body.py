@@ -1,0 +1,172 @@
+"""What a caller sends: a bounded body, strict JSON, known query parameters. The rest is refused with its reason."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+
+from tradewind.api.errors import Refused
+from tradewind.errors import Invalid, Problem
+
+#: Deeper data would overrun recursive readers further in.
+MAX_DEPTH = 100
+#: What a JSON number may be so that Redis, both SQL databases and other languages keep it.
+_INT_RANGE = range(-(2**63), 2**64)
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_BYTE = re.compile(r" ?\(byte (\d+)\)")
+_decode = msgspec.json.Decoder().decode
+
+
+async def read_json(request: Request, max_bytes: int) -> Any:
+    """The body as plain data. Raises Refused: 415 not JSON by its type, 413 too large, 400 not strict JSON."""
+    kind, _, rest = request.headers.get("content-type", "").partition(";")
+    kind, charset = kind.strip().lower(), rest.replace('"', "").strip().lower()
+    is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    if not is_json or (charset.startswith("charset=") and charset not in ("charset=utf-8", "charset=utf8")):
+        raise Refused(
+            415,
+            f"the body is declared as {kind[:100] or 'nothing'}",
+            code="unsupported_media_type",
+            hint="send UTF-8 JSON with the header Content-Type: application/json",
+        )
+    return decode_strictly(await read_bytes(request, max_bytes))
+
+
+async def read_bytes(request: Request, max_bytes: int) -> bytes:
+    """At most `max_bytes`, whatever Content-Length says; the rest is not kept."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > max_bytes:
+        raise _too_large(max_bytes)
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(max_bytes: int) -> Refused:
+    return Refused(
+        413,
+        f"the body has more than {max_bytes} bytes",
+        code="body_too_large",
+        hint="send less at once, or raise api.max_body_bytes",
+    )
+
+
+def decode_strictly(data: bytes) -> Any:
+    """UTF-8 JSON without NaN, lone surrogates, doubled names, numbers that others would round, or absurd nesting."""
+    try:
+        value = _decode(data)
+        json.loads(data, object_pairs_hook=_no_doubles)  # msgspec would silently keep the last of two
+    except RecursionError as error:
+        raise _too_deep() from error
+    except UnicodeDecodeError as error:
+        raise _bad_json("there is text that is not UTF-8", "send UTF-8, without lone surrogates") from error
+    except msgspec.DecodeError as error:
+        raise _malformed(data, str(error)) from error
+    except ValueError as error:  # more digits than Python reads
+        raise _bad_json("a number is out of range", "send whole numbers of at most 64 bits") from error
+    _check_tree(value, has_long_numbers=_LONG_NUMBER.search(data) is not None)
+    return value
+
+
+def _check_tree(value: Any, *, has_long_numbers: bool) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        if has_long_numbers and any(type(item) is int and item not in _INT_RANGE for item in level):
+            raise _bad_json("a number is out of range", "send whole numbers of at most 64 bits, or send text")
+        level = [
+            inner
+            for item in level
+            if type(item) in (dict, list)
+            for inner in (item.values() if type(item) is dict else item)
+        ]
+        if not level:
+            return
+    raise _too_deep()
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) != len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _bad_json(f"the name {name[:64]!r} stands twice in one object", "give each name once")
+
+
+def _malformed(data: bytes, message: str) -> Refused:
+    text = message.removeprefix("JSON is malformed: ")
+    found = _BYTE.search(text)
+    if found is None:
+        where = "at the end" if "truncated" in text else "see the message"
+    else:
+        before = data[: int(found[1])]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        where = f"at byte {found[1]} (line {line}, column {column})"
+    return _bad_json(_BYTE.sub("", text).lower(), f"look {where}" if "message" not in where else "send strict JSON")
+
+
+def _too_deep() -> Refused:
+    return _bad_json("it is nested too deeply", f"nest at most {MAX_DEPTH} levels")
+
+
+def _bad_json(what: str, hint: str) -> Refused:
+    return Refused(400, f"the body is not valid JSON: {what}", code="bad_json", hint=hint)
+
+
+async def read_object(request: Request, max_bytes: int, known: frozenset[str]) -> dict[str, Any]:
+    """A JSON object with no other fields than these. Raises Refused and Invalid."""
+    value = await read_json(request, max_bytes)
+    if not isinstance(value, dict):
+        problem = Problem("not_an_object", "$", "give an object")
+        raise Invalid("the body is not a JSON object", code=problem.code, hint=problem.hint, problems=[problem])
+    listed = ", ".join(sorted(known))
+    problems = [Problem("unknown_field", name[:64], f"known fields: {listed}") for name in value if name not in known]
+    if problems:
+        raise Invalid("the body has unknown fields", code="unknown_field", hint="see problems", problems=problems[:100])
+    return value
+
+
+def check_query(request: Request, known: frozenset[str], repeated: frozenset[str] = frozenset()) -> None:
+    """A misspelt filter must not silently match everything."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    problems = [
+        Problem("unknown_parameter", name[:64], f"known parameters: {', '.join(sorted(known)) or 'none'}")
+        for name in dict.fromkeys(names)
+        if name not in known
+    ]
+    problems += [
+        Problem("doubled_parameter", name, "give it once") for name in known - repeated if names.count(name) > 1
+    ]
+    if problems:
+        raise Invalid("the query is not valid", hint=problems[0].hint, problems=problems[:100])
+
+
+def query_number(request: Request, name: str, low: float, high: float) -> float | None:
+    """None when absent. Raises Invalid."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not low <= value <= high:
+        problem = Problem("out_of_range", name, f"give a number from {low:g} to {high:g}")
+        raise Invalid("the query is not valid", hint=problem.hint, problems=[problem])
+    return value
+
+
+def query_limit(request: Request, high: int, default: int = 50) -> int:
+    value = query_number(request, "limit", 1, high)
+    if value is not None and not value.is_integer():
+        problem = Problem("out_of_range", "limit", "give a whole number")
+        raise Invalid("the query is not valid", hint=problem.hint, problems=[problem])
+    return default if value is None else int(value)

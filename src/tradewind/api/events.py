@@ -1,0 +1,88 @@
+"""`GET /api/v1/events`: server-sent events, one snapshot a second. A slow client skips snapshots; nothing piles up."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tradewind.api.body import check_query
+from tradewind.api.routing import Endpoint
+from tradewind.api.snapshots import Snapshots
+
+#: A comment in a silent stream keeps proxies from closing it.
+HEARTBEAT_S = 10.0
+#: A client that takes nothing for so long is dropped.
+STUCK_S = 30.0
+
+
+class EventStream(Response):
+    """Ends when the client leaves, is stuck, or the server stops."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, snapshots: Snapshots) -> None:
+        super().__init__(headers={"X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._snapshots = snapshots
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._snapshots.watch():
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            if scope["method"] == "HEAD":
+                await send({"type": "http.response.body", "body": b""})
+                return
+            writing = asyncio.create_task(self._write(send), name="api-events-write")
+            leaving = asyncio.create_task(_until_gone(receive), name="api-events-leave")
+            tasks = (writing, leaving)
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            if (
+                not writing.cancelled()
+                and (error := writing.exception())
+                and not isinstance(error, TimeoutError | OSError)
+            ):
+                raise error
+
+    async def _write(self, send: Send) -> None:
+        number = 0
+        while True:
+            text = b": still here\n\n"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HEARTBEAT_S):
+                    newer = await self._snapshots.newer_than(number)
+                    if newer is None:
+                        break
+                    number, data = newer
+                    text = b"event: snapshot\nid: %d\ndata: %s\n\n" % (number, data)
+            async with asyncio.timeout(STUCK_S):
+                await send({"type": "http.response.body", "body": text, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def events_endpoint(snapshots: Snapshots) -> Endpoint:
+    async def run(request: Request) -> Response:
+        check_query(request, frozenset())
+        return EventStream(snapshots)
+
+    return Endpoint(
+        "GET",
+        "/api/v1/events",
+        run,
+        "The live picture of the station",
+        {200: ("Events named `snapshot`, one a second; their data is this JSON", "Snapshot")},
+        tag="station",
+        media_type="text/event-stream",
+    )

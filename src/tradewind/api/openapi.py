@@ -1,0 +1,79 @@
+"""The OpenAPI description of our endpoints, merged into what FastAPI finds by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from tradewind.api.routing import Endpoint
+from tradewind.api.schemas import SCHEMAS
+
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
+_ABOUT = (
+    "Tasks, queues, workers and schedules of a Tradewind station. Times are ISO-8601 in UTC. Every error has the same "
+    "envelope, with a code for programs, a message, a hint, and all problems of an input at once."
+)
+#: What any route may answer besides its own.
+_ALWAYS = {503: "A part that is needed does not answer"}
+_WITH_BODY = {400: "Not strict JSON", 413: "The body is too large", 415: "The body is not declared as JSON"}
+
+
+def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
+    """Make `app.openapi()` tell of these endpoints too; built when first asked for."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            found = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
+            paths = found.setdefault("paths", {})
+            for endpoint in endpoints:
+                paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
+            found.setdefault("components", {}).setdefault("schemas", {}).update(SCHEMAS)
+            app.openapi_schema = found
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def operation(endpoint: Endpoint) -> dict[str, Any]:
+    words = re.sub(r"[^a-z]+", "_", endpoint.path.removeprefix("/api/v1").lower()).strip("_")
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_PARAMETER.findall(endpoint.path)
+    ]
+    parameters += [
+        {"name": p.name, "in": "query", "description": p.about, "schema": dict(p.schema)} for p in endpoint.query
+    ]
+    answers = {status: (about, "Error") for status, about in _ALWAYS.items()}
+    if endpoint.body:
+        answers |= {status: (about, "Error") for status, about in _WITH_BODY.items()}
+    found: dict[str, Any] = {
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.method.lower()}_{words}",
+        "responses": {
+            str(status): _answer(about, schema, endpoint.media_type)
+            for status, (about, schema) in sorted({**answers, **endpoint.answers}.items())
+        },
+    }
+    if endpoint.about:
+        found["description"] = endpoint.about
+    if parameters:
+        found["parameters"] = parameters
+    if endpoint.body:
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(endpoint.body)}}}
+    return found
+
+
+def _answer(about: str, schema: str | None, media_type: str) -> dict[str, Any]:
+    if schema is None:
+        return {"description": about}
+    kind = "application/json" if schema in ("Error", "Health") else media_type
+    return {"description": about, "content": {kind: {"schema": _ref(schema)}}}
+
+
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,55 @@
+"""An endpoint: a plain Starlette route and its page of the OpenAPI description, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tradewind import codec
+
+Handler = Callable[[Request], Awaitable[Response]]
+#: Where the door finds the path of the route for its figures; the path that was asked for would be without bound.
+ROUTE_KEY = "tradewind.route"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter."""
+
+    name: str
+    about: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request."""
+
+    method: str
+    path: str
+    run: Handler
+    summary: str
+    answers: Mapping[int, tuple[str, str | None]]
+    tag: str = "tasks"
+    about: str = ""
+    body: str | None = None
+    query: Sequence[Parameter] = field(default=())
+    media_type: str = "application/json"
+
+    def route(self) -> Route:
+        async def handle(request: Request) -> Response:
+            request.scope[ROUTE_KEY] = self.path
+            return await self.run(request)
+
+        return Route(self.path, handle, methods=[self.method], name=f"{self.method} {self.path}")
+
+
+def json_response(content: Any, status: int = 200) -> Response:
+    """`content` is plain data, or JSON already encoded."""
+    text = content if isinstance(content, bytes) else codec.encode(content)
+    return Response(text, status, media_type="application/json")

@@ -1,0 +1,86 @@
+"""The commented settings file that `tradewind config init` writes: every setting with its default and what it does."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+HEAD = """\
+# Settings of a Tradewind station. A line that begins with # shows a default.
+# Environment variables win over this file (TRADEWIND_API_PORT=8500 for api.port), flags win over both.
+"""
+NOTES = {
+    "data_dir": "where the embedded store and the SQLite record live",
+    "key_prefix": "goes before every Redis key, so that several stations can share one Redis",
+    "imports": 'modules with your @task functions, such as ["shop.tasks"]',
+    "redis.url": "redis://, rediss://, unix://, redis+sentinel://, redis+cluster://; empty: the embedded store",
+    "redis.password": "instead of one in the URL",
+    "redis.db": "database number",
+    "redis.pool_size": "connections at most",
+    "redis.min_idle": "connections opened at the start",
+    "redis.max_retries": "tries again after a broken connection",
+    "redis.dial_timeout_s": "to connect",
+    "redis.read_timeout_s": "for an answer",
+    "redis.write_timeout_s": "to send",
+    "redis.appendfsync": "embedded store: always, everysec or no",
+    "redis.sentinel.master": "name of the master, with nodes instead of a URL",
+    "redis.sentinel.nodes": 'such as ["10.0.0.1:26379"]',
+    "redis.cluster.nodes": 'such as ["10.0.0.1:7000"]',
+    "redis.tls.ca_file": "for rediss://; empty: the system's authorities",
+    "redis.tls.cert_file": "client certificate",
+    "redis.tls.key_file": "its key",
+    "redis.tls.verify": "check the server's certificate",
+    "sql.url": "postgresql://user:password@host/database; empty: SQLite in data_dir",
+    "amqp.url": "amqp://…; empty: signals stay inside the process",
+    "influx.url": "http://…; empty: history in SQLite",
+    "tasks.default_timeout_s": "for tasks that name none",
+    "tasks.max_stalls": "a task that killed its worker so often is DEAD",
+    "tasks.result_ttl_s": "how long an ended task stays in Redis after its archive",
+    "tasks.idempotency_ttl_s": "how long an idempotency key is remembered",
+    "tasks.max_queued": "beyond this submit is refused with 429; 0: no bound",
+    "tasks.outbox_max": "ended tasks that may wait for the archive before submit is refused",
+    "tasks.archive": "keep ended tasks in SQL",
+    "tasks.archive_keep_days": "how long",
+    "tasks.high_share": "so many high tasks start before a normal one gets its turn",
+    "tasks.max_payload_bytes": "arguments of one task",
+    "tasks.dead_keep": "dead letters that Redis remembers",
+    "worker.id": "empty: made at the start",
+    "worker.name": "for people",
+    "worker.concurrency": "tasks at once",
+    "worker.threads": "for plain functions",
+    "worker.processes": "for functions with cpu=True",
+    "worker.grace_s": "running tasks get so long to end when the station stops",
+    "worker.labels": "tasks with a label run only on workers that have it",
+    "worker.address": "http://host:port when others shall call this worker",
+    "scheduler.id": "empty: made at the start",
+    "scheduler.leader_ttl_s": "a leader that is silent so long is replaced",
+    "scheduler.renew_s": "how often it renews; less than half of leader_ttl_s",
+    "scheduler.lease_s": "a worker that is silent so long loses its tasks",
+    "scheduler.heartbeat_ttl_s": "how long the record of a silent worker stays",
+    "scheduler.assign_batch": "tasks in one step of the scheduler",
+    "api.host": "another than loopback needs insecure = true",
+    "api.port": "of the API and the page",
+    "api.insecure": "there is no authentication yet: allow it only on a closed network",
+    "api.max_body_bytes": "larger requests are refused",
+    "log.level": "DEBUG, INFO, WARNING or ERROR",
+    "log.format": "auto, console or json",
+}
+
+
+def template() -> str:
+    from tradewind.settings import Settings, setting_names
+
+    defaults = Settings().model_dump(mode="json")
+    lines = [HEAD]
+    section = ""
+    for name in setting_names():
+        group, _, key = name.rpartition(".")
+        if group != section:
+            lines.append(f"\n[{group}]")
+            section = group
+        value: Any = defaults
+        for part in name.split("."):
+            value = value[part]
+        line = f"# {key} = {json.dumps(value, ensure_ascii=False)}"
+        lines.append(f"{line:<40}  # {NOTES[name]}" if name in NOTES else line)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,161 @@
+"""`tradewind demo`: a station of its own in a temporary folder, a lively mix of tasks, and what became of them."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.group import Session
+from tradewind.cli.http import Http
+from tradewind.cli.output import status_cell, table
+from tradewind.errors import TimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from tradewind.cli.demo_station import DemoStation
+
+SECONDS = 20.0
+#: After the last submit, the last tasks get so long to end.
+SETTLE_S = 30.0
+#: The type whose tasks are meant to end DEAD; all others are meant to succeed.
+MEANT_TO_FAIL = "fail"
+
+
+def demo(
+    ctx: typer.Context,
+    port: Annotated[int | None, typer.Option("--port", metavar="P", help="8400 or the next free one.")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", metavar="N", min=1, envvar="DEMO_SECONDS", help="End by itself after so long."),
+    ] = None,
+) -> int:
+    """Show a station at work; until Ctrl-C on a terminal, else for 20 seconds. Exit 0 if everything worked."""
+    from tradewind.cli.demo_station import DemoStation
+
+    cli: Session = ctx.obj
+    if seconds is None and not cli.out.console.is_terminal:
+        seconds = SECONDS
+    with DemoStation(port) as station:
+        cli.out.note(f"a station runs at {station.http.url}  (page: {station.http.url}/  API: {station.http.url}/docs)")
+        cli.out.note("ends by itself after " + (f"{seconds:g} s" if seconds else "Ctrl-C"))
+        ids = _run(cli, station, seconds)
+        tasks = settle(station.http, ids)
+    verdict = judge(tasks)
+    cli.out.show(verdict, lambda: _summary(verdict))
+    return 0 if verdict["ok"] else 1
+
+
+def mix(round_number: int) -> list[dict[str, Any]]:
+    """What one round submits: a little of everything."""
+    tasks: list[dict[str, Any]] = [
+        {"type": "echo", "args": [f"hello {round_number}"]},
+        {"type": "echo", "args": ["urgent"], "priority": "high"},
+        {"type": "sleep", "args": [0.3]},
+        {"type": "total", "args": [[9.99, 20, 12.5]]},
+        {"type": "echo", "args": ["later"], "delay_s": 1.5},
+    ]
+    if round_number % 3 == 0:
+        tasks.append({"type": "call_supplier", "args": [round_number]})
+        tasks.append({"type": "report", "args": [8]})
+    if round_number % 5 == 0:
+        tasks.append({"type": MEANT_TO_FAIL, "args": ["it is meant to"], "max_attempts": 2, "backoff_s": 0.2})
+    return [{**task, "tags": ["demo"]} for task in tasks]
+
+
+def settle(http: Http, ids: list[str]) -> list[dict[str, Any]]:
+    """The tasks once all have ended, or as they are when time is up."""
+    from tradewind.cli.follow import follow
+
+    end = time.monotonic() + SETTLE_S
+    tasks = []
+    for task_id in ids:
+        states = follow(http, http.get(f"/tasks/{task_id}"), max(0.0, end - time.monotonic()), 5.0)
+        last: list[dict[str, Any]] = []
+        with suppress(TimedOut):
+            for state in states:
+                last = [state]
+        tasks += last
+    return tasks
+
+
+def judge(tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many of each type ended how, and whether that is what was meant."""
+    types: dict[str, dict[str, int]] = {}
+    wrong = []
+    for task in tasks:
+        ends = types.setdefault(task["type"], {})
+        ends[task["status"]] = ends.get(task["status"], 0) + 1
+        if task["status"] != ("DEAD" if task["type"] == MEANT_TO_FAIL else "SUCCESS"):
+            wrong.append(task["id"])
+    return {"ok": bool(tasks) and not wrong, "tasks": len(tasks), "types": types, "wrong": wrong}
+
+
+def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]:
+    """Submit a round with each snapshot of the live feed; ids of everything that was submitted."""
+    ids: list[str] = []
+    end = time.monotonic() + seconds if seconds is not None else None
+    with ExitStack() as stack:
+        show = _display(cli, stack, station.http.url)
+        try:
+            for number, snapshot in enumerate(station.http.snapshots()):
+                # The last seconds are left for the tasks to end in.
+                if end is None or time.monotonic() < end - min(3.0, (seconds or 0) / 2):
+                    ids += station.http.post("/tasks/batch", {"tasks": mix(number)})["ids"]
+                show(snapshot)
+                if end is not None and time.monotonic() >= end:
+                    break
+        except KeyboardInterrupt:
+            cli.out.note("stopping")
+    return ids
+
+
+def _display(cli: Session, stack: ExitStack, url: str) -> Callable[[dict[str, Any]], None]:
+    """A live view on a terminal; elsewhere a line every few seconds."""
+    if cli.out.is_live:
+        from rich.live import Live
+
+        live = stack.enter_context(Live(console=cli.out.side, transient=True, auto_refresh=False))
+        return lambda snapshot: live.update(_view(url, snapshot), refresh=True)
+    last = [0.0]
+
+    def line(snapshot: dict[str, Any]) -> None:
+        if time.monotonic() - last[0] >= 5:
+            last[0] = time.monotonic()
+            waiting = " ".join(f"{q['name']} {q['length']}" for q in snapshot["queues"])
+            cli.out.note(f"{snapshot['health']['status']}: {_counts(snapshot)}; queues: {waiting}")
+
+    return line
+
+
+def _counts(snapshot: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in snapshot["counts"].items() if count)
+
+
+def _view(url: str, snapshot: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from tradewind.cli.queue import queue_table
+    from tradewind.cli.task_view import task_table
+
+    head = Text.assemble(url, "  ", status_cell(snapshot["health"]["status"]), f"  {_counts(snapshot)}")
+    return Group(head, Text(), queue_table(snapshot["queues"]), Text(), task_table(snapshot["tasks"][:12], "no tasks"))
+
+
+def _summary(verdict: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = [
+        (name, status_cell(status), count, "as meant" if name == MEANT_TO_FAIL and status == "DEAD" else None)
+        for name, ends in sorted(verdict["types"].items())
+        for status, count in sorted(ends.items())
+    ]
+    head = f"{verdict['tasks']} tasks: everything worked" if verdict["ok"] else f"not as meant: {verdict['wrong']}"
+    return Group(table(("type", "ended", "tasks", "note"), rows, empty="no tasks", right=("tasks",)), Text(head))

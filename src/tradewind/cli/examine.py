@@ -1,0 +1,227 @@
+"""The checks of `tradewind doctor`. Each reads a little and decides: ok, warn or fail. They change nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.clock import iso
+from tradewind.errors import TradewindError
+from tradewind.redis.connection import Link, open_link, server_facts, translated
+from tradewind.redis.embedded import socket_of
+from tradewind.redis.keys import Keys
+from tradewind.redis.urls import target_of
+from tradewind.settings import Settings
+from tradewind.tasks.control import TaskControl
+from tradewind.tasks.plane import Plane
+
+READY_S = 5.0
+#: How many keys the search for forgotten ones looks at.
+MAX_KEYS = 200_000
+SCAN = 1000
+CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 5.0
+#: Keys that always expire, by what follows the prefix; see keys.py.
+EXPIRING = re.compile(
+    r"task:(idem|cancel|cache|status):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!type:)[^:]+"
+)
+TASK = re.compile(r"task:(?P<id>[A-Za-z0-9_-]+)")
+NOT_TASKS = frozenset({"task:token", "task:types", "task:outbox"})
+ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
+
+
+@dataclass
+class Check:
+    name: str
+    status: str
+    detail: str
+    hint: str = ""
+
+
+async def examine(settings: Settings) -> list[Check]:
+    """All checks; only the first when Redis cannot be reached. Raises Invalid for wrong settings."""
+    try:
+        link = await _open(settings)
+    except TradewindError as error:
+        return [Check("redis", "fail", error.message, error.hint)]
+    try:
+        plane = Plane(link, settings)
+        checks = [Check("redis", "ok", f"reachable at {link}")]
+        for look in (_server, _memory, _clock, _leader, _workers, _queues, _outbox, _keys):
+            try:
+                checks += await look(plane)
+            except TradewindError as error:
+                checks.append(Check(look.__name__.strip("_"), "fail", error.message, error.hint))
+        return checks
+    finally:
+        await link.close()
+
+
+async def _open(settings: Settings) -> Link:
+    """The Redis of the settings, or that of the station that runs on the data folder; none is started here."""
+    redis = settings.redis
+    if target_of(redis) is None:
+        redis = redis.model_copy(update={"url": f"unix://{socket_of(settings.data_dir)}"})
+    link = await open_link(redis.model_copy(update={"min_idle": 0}))
+    try:
+        await link.wait_ready(READY_S)
+    except TradewindError:
+        await link.close()
+        raise
+    return link
+
+
+async def _server(plane: Plane) -> list[Check]:
+    facts = await server_facts(plane.link.client)
+    evicts = facts.maxmemory_policy.startswith("allkeys-")
+    return [
+        Check("version", "ok", f"{facts.name} {facts.version}"),
+        Check(
+            "eviction policy",
+            "fail" if evicts else "ok",
+            facts.maxmemory_policy,
+            "set maxmemory-policy to noeviction: a full server would drop tasks" if evicts else "",
+        ),
+        Check(
+            "append-only file",
+            "ok" if facts.appendonly else "warn",
+            "on" if facts.appendonly else "off",
+            "" if facts.appendonly else "set appendonly yes: a restart loses what was not saved",
+        ),
+    ]
+
+
+async def _memory(plane: Plane) -> list[Check]:
+    with translated(plane.link):
+        info = await plane.link.client.info("memory")
+    used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    if not most:
+        return [Check("memory", "ok", f"{used / 1e6:.1f} MB, no bound")]
+    is_tight = used > 0.9 * most
+    hint = "raise maxmemory, or remove data" if is_tight else ""
+    return [Check("memory", "warn" if is_tight else "ok", f"{used / 1e6:.1f} of {most / 1e6:.1f} MB", hint)]
+
+
+async def _clock(plane: Plane) -> list[Check]:
+    before = time.time()
+    with translated(plane.link):
+        seconds, micros = await plane.link.client.time()
+    apart_s = abs((before + time.time()) / 2 - (seconds + micros / 1e6))
+    status = "fail" if apart_s > CLOCK_FAIL_S else "warn" if apart_s > CLOCK_WARN_S else "ok"
+    hint = "" if status == "ok" else "keep the clocks of all hosts in step (NTP)"
+    return [Check("clock", status, f"{apart_s * 1000:.0f} ms apart from Redis", hint)]
+
+
+async def _leader(plane: Plane) -> list[Check]:
+    leader = await TaskControl(plane).leader()
+    if leader is None:
+        return [Check("leader", "fail", "no scheduler leads", "start one: `tradewind up` or `tradewind run scheduler`")]
+    return [Check("leader", "ok", leader)]
+
+
+async def _workers(plane: Plane) -> list[Check]:
+    """The index holds when each lease ends; a member past it waits for the leader's reaper."""
+    with translated(plane.link):
+        leases: Any = await plane.link.client.zrange(plane.keys.workers(), 0, -1, withscores=True)
+        seconds, _ = await plane.link.client.time()
+    if not leases:
+        return [Check("workers", "warn", "none", "start one: `tradewind up` or `tradewind run worker`")]
+    late = [
+        f"{worker.decode()} (lease ended {iso(int(end_ms))})" for worker, end_ms in leases if end_ms < seconds * 1000
+    ]
+    if late:
+        hint = "the leader takes their tasks back; if they stay in this list, look at the leader"
+        return [Check("workers", "warn", f"{len(late)} of {len(leases)} are late: {', '.join(late[:5])}", hint)]
+    return [Check("workers", "ok", f"{len(leases)} with a live lease")]
+
+
+async def _queues(plane: Plane) -> list[Check]:
+    queues = {queue.name: queue for queue in await TaskControl(plane).queues()}
+    waiting, most = queues["high"].length + queues["normal"].length, plane.settings.max_queued
+    paused = [name for name, queue in queues.items() if queue.is_paused]
+    checks = [_bounded("queued tasks", waiting, most, "start more workers, or raise tasks.max_queued")]
+    if paused:
+        checks.append(
+            Check("paused", "warn", ", ".join(paused), "`tradewind queue resume NAME` when this is not meant")
+        )
+    return checks
+
+
+async def _outbox(plane: Plane) -> list[Check]:
+    with translated(plane.link):
+        count = int(await plane.link.client.get(plane.keys.outbox_count()) or 0)
+    return [
+        _bounded("outbox", count, plane.settings.outbox_max, "is the SQL database reachable? see `tradewind status`")
+    ]
+
+
+def _bounded(name: str, count: int, most: int, hint: str) -> Check:
+    status = "ok" if not most or count < most / 10 else "fail" if count >= most else "warn"
+    return Check(name, status, f"{count} of {most}" if most else str(count), "" if status == "ok" else hint)
+
+
+async def _keys(plane: Plane) -> list[Check]:
+    """Keys that should expire and do not: a few may be met in the middle of a change, so they are looked at twice."""
+    client, suspects, looked = plane.link.client, [], 0
+    with translated(plane.link):
+        async for key in client.scan_iter(match=f"{_glob(plane.keys.p)}*", count=SCAN):
+            looked += 1
+            if kind_of(key.decode(errors="replace"), plane.keys) is not None:
+                suspects.append(key)
+            if looked >= MAX_KEYS:
+                break
+        for _ in range(2):
+            suspects = await _without_ttl(plane, suspects)
+    if not suspects:
+        return [Check("expiry", "ok", f"{looked} keys, none forgotten")]
+    kinds = Counter(kind_of(key.decode(errors="replace"), plane.keys) for key in suspects)
+    listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    example = suspects[0].decode(errors="replace")
+    hint = f"such as {example}; a leader's hourly sweep removes them, otherwise report it"
+    return [Check("expiry", "warn", f"{len(suspects)} keys never expire although they should: {listed}", hint)]
+
+
+def kind_of(key: str, keys: Keys) -> str | None:
+    """The family of a key that must have a TTL (a task: once it has ended), or None."""
+    name = key.removeprefix(keys.p)
+    if EXPIRING.fullmatch(name):
+        return name.rpartition(":")[0] if name.startswith(("task:", "ratelimit:", "lock:")) else name.partition(":")[0]
+    return "task" if TASK.fullmatch(name) and name not in NOT_TASKS else None
+
+
+async def _without_ttl(plane: Plane, found: list[bytes]) -> list[bytes]:
+    """Those that exist, have no TTL and, for tasks, have ended and are not waiting in the outbox."""
+    client, kept = plane.link.client, []
+    waiting = await _in_outbox(plane)
+    for start in range(0, len(found), SCAN):
+        part = found[start : start + SCAN]
+        pipe = client.pipeline(transaction=False)
+        for key in part:
+            pipe.ttl(key)
+            if _is_task(key, plane):
+                pipe.hget(key, "status")
+            else:
+                pipe.echo("")
+        replies = await pipe.execute(raise_on_error=False)
+        for key, ttl, status in zip(part, replies[::2], replies[1::2], strict=True):
+            if ttl != -1:
+                continue
+            if not _is_task(key, plane) or (status in ENDED and key.rpartition(b":")[2] not in waiting):
+                kept.append(key)
+    return kept
+
+
+def _is_task(key: bytes, plane: Plane) -> bool:
+    return kind_of(key.decode(errors="replace"), plane.keys) == "task"
+
+
+async def _in_outbox(plane: Plane) -> set[bytes]:
+    entries: Any = await plane.link.client.xrange(plane.keys.outbox(), count=MAX_KEYS)
+    return {task_id for _, fields in entries for task_id in fields.get(b"ids", b"").split()}
+
+
+def _glob(text: str) -> str:
+    """The prefix as SCAN's pattern takes it literally."""
+    return re.sub(r"([*?\[\]\\])", r"\\\1", text)

@@ -1,0 +1,199 @@
+"""The station as the commands reach it: over HTTP, with its error envelope turned back into our five kinds."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from tradewind.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    Overloaded,
+    Problem,
+    TimedOut,
+    TradewindError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+DEFAULT_URL = "http://127.0.0.1:8400"
+API = "/api/v1"
+CONNECT_S = 5.0
+READ_S = 30.0
+
+
+class Http:
+    def __init__(self, url: str) -> None:
+        import httpx2
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Invalid(f"not the address of a station: {url}", hint=f"give --url or TRADEWIND_URL as {DEFAULT_URL}")
+        self.url = url.rstrip("/")
+        self._client = httpx2.Client(
+            timeout=httpx2.Timeout(READ_S, connect=CONNECT_S),
+            trust_env=not is_loopback(parts.hostname),  # a proxy of the environment cannot reach our loopback
+        )
+
+    def get(self, path: str, params: dict[str, Any] | None = None, *, wait_s: float = 0) -> Any:
+        """`path` is below /api/v1. `wait_s` is how long the station may hold the answer back."""
+        return self._call("GET", API + path, params=params, wait_s=wait_s)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self._call("POST", API + path, body=body)
+
+    def put(self, path: str, body: Any) -> Any:
+        return self._call("PUT", API + path, body=body)
+
+    def delete(self, path: str) -> None:
+        self._call("DELETE", API + path)
+
+    def health(self) -> dict[str, Any]:
+        """Also when the station says that it is down."""
+        found = self._call("GET", "/health", accept=503)
+        if not isinstance(found, dict) or not isinstance(found.get("parts"), dict):
+            raise _stranger(self.url)
+        return found
+
+    def pages(self, path: str, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """One page after the other, until there is no next cursor."""
+        while True:
+            page = self.get(path, params)
+            yield page
+            if not page.get("next_cursor"):
+                return
+            params = {**params, "cursor": page["next_cursor"]}
+
+    def snapshots(self) -> Iterator[dict[str, Any]]:
+        """The station's live feed, about one a second. Raises Unavailable when it breaks off."""
+        import httpx2
+
+        from tradewind import codec
+
+        where = f"{self.url}{API}/events"
+        try:
+            with self._client.stream("GET", where, timeout=httpx2.Timeout(READ_S, connect=CONNECT_S)) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _refusal(response)
+                for line in response.iter_lines():
+                    if line.startswith("data:"):
+                        yield codec.decode(line[5:])
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        body: Any = None,
+        wait_s: float = 0,
+        accept: int = 200,
+    ) -> Any:
+        import httpx2
+
+        from tradewind import codec
+
+        content = None if body is None else codec.encode(body)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        try:
+            response = self._client.request(
+                method,
+                self.url + path,
+                params=given or None,
+                content=content,
+                headers=headers,
+                timeout=httpx2.Timeout(READ_S + wait_s, connect=CONNECT_S),
+            )
+        except httpx2.ReadTimeout as error:
+            late = TimedOut(f"the station at {self.url} does not answer within {READ_S + wait_s:g} s", hint="try again")
+            late.add_note(f"{method} {path}")
+            raise late from error
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+        if response.is_success or response.status_code == accept:
+            return _body(response, self.url)
+        refused = _refusal(response)
+        refused.add_note(f"{method} {self.url}{path}")
+        raise refused
+
+    def _unreachable(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"no station answers at {self.url}: {error}",
+            code="station_unreachable",
+            hint="start one with `tradewind up`, or name another with --url or TRADEWIND_URL",
+        )
+
+
+def segment(text: str) -> str:
+    """One part of a path; also one with slashes or dots stays one part."""
+    return quote(text, safe="") if text not in (".", "..") else text.replace(".", "%2E")
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _body(response: httpx2.Response, url: str) -> Any:
+    from tradewind import codec
+
+    if not response.content:
+        return None
+    try:
+        return codec.decode(response.content)
+    except Invalid:
+        raise _stranger(url) from None
+
+
+def _stranger(url: str) -> Unavailable:
+    return Unavailable(
+        f"what answers at {url} is not a Tradewind station",
+        code="not_a_station",
+        hint="check --url or TRADEWIND_URL, or another program on that port",
+    )
+
+
+def _refusal(response: httpx2.Response) -> TradewindError:
+    """The error that the envelope carries. Anything without an envelope did not come from a station."""
+    found = _body(response, str(response.url))
+    inner = found.get("error") if isinstance(found, dict) else None
+    if not isinstance(inner, dict):
+        return _stranger(str(response.url))
+    message, code = str(inner.get("message", "refused")), str(inner.get("code", "error"))
+    hint, status = str(inner.get("hint") or ""), response.status_code
+    if status == 429:
+        return Overloaded(message, code=code, hint=hint, retry_after_s=_seconds(response.headers.get("retry-after")))
+    kinds: dict[int, type[TradewindError]] = {404: NotFound, 409: Conflict, 503: Unavailable, 504: TimedOut}
+    if status in kinds:
+        return kinds[status](message, code=code, hint=hint)
+    if status >= 500:
+        return TradewindError(message, code=code, hint=hint)
+    problems = [
+        Problem(str(p.get("code", "")), str(p.get("path", "")), str(p.get("hint", "")))
+        for p in inner.get("problems") or []
+        if isinstance(p, dict)
+    ]
+    return Invalid(message, code=code, hint=hint, problems=problems)
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return min(60.0, max(0.1, float(text or 1)))
+    except ValueError:
+        return 1.0

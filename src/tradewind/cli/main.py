@@ -1,0 +1,106 @@
+"""The `tradewind` command: global options, the groups, and the one place where errors become exit codes.
+
+Exit codes: 0 done, 1 it ended badly, 2 wrong input, 4 not found, 5 conflict, 6 unavailable, 7 timed out, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tradewind import __version__
+from tradewind.cli import config, demo, doctor, limit, queue, schedule, station, status, task, task_type, worker
+from tradewind.cli.group import Group, Session
+from tradewind.cli.http import DEFAULT_URL
+from tradewind.cli.output import Output, exit_code
+from tradewind.errors import Invalid, TradewindError
+
+app = Group("Tasks and decision loops against the real world: start a station, steer it, look at it.")
+app.add_typer(task.app, name="task")
+app.add_typer(queue.app, name="queue")
+app.add_typer(worker.app, name="worker")
+app.add_typer(limit.app, name="limit")
+app.add_typer(schedule.app, name="schedule")
+app.add_typer(task_type.app, name="type")
+app.add_typer(config.app, name="config")
+app.command("up")(station.up)
+app.command("run")(station.run)
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)
+app.command("demo")(demo.demo)
+
+
+def _show_version(ctx: typer.Context, value: bool) -> None:
+    if value:
+        out = Output(is_json=bool(ctx.params.get("json")))
+        out.show({"version": __version__}, lambda: f"tradewind {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    json: Annotated[
+        bool, typer.Option("--json", is_eager=True, help="One JSON document on stdout, nothing else.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+    url: Annotated[str, typer.Option("--url", envvar="TRADEWIND_URL", help="Address of the station.")] = DEFAULT_URL,
+) -> None:
+    ctx.obj = Session(is_json=json, url=url)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = global_options_first(sys.argv[1:] if argv is None else argv)
+    out = Output(is_json="--json" in args[:1])
+    try:
+        code = app(args, prog_name="tradewind", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except TradewindError as error:
+        out.error(error)
+        return exit_code(error)
+    except typer.TyperException as error:
+        return _usage(out, error)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has left; without this Python complains once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def global_options_first(args: Sequence[str]) -> list[str]:
+    """`--json` and `--url URL` may stand anywhere before `--`; the parser knows them only at the front."""
+    front: list[str] = []
+    rest: list[str] = []
+    left = iter(args)
+    for arg in left:
+        if arg == "--":
+            rest += [arg, *left]
+        elif arg == "--json":
+            front.insert(0, arg)
+        elif arg == "--url":
+            front += [arg, *(value for value in [next(left, None)] if value is not None)]
+        elif arg.startswith("--url="):
+            front.append(arg)
+        else:
+            rest.append(arg)
+    return front + rest
+
+
+def _usage(out: Output, error: typer.TyperException) -> int:
+    """The parser's own complaints: as it writes them for people, as our envelope for programs."""
+    if out.is_json:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "tradewind"
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        out.error(Invalid(message, code="usage", hint=f"see `{path} --help`"))
+    elif hasattr(error, "show"):
+        error.show()
+    return int(getattr(error, "exit_code", 2))

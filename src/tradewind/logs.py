@@ -1,0 +1,47 @@
+"""Structured logs: one line per fact, readable on a terminal, JSON elsewhere. Secrets are never fields."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from tradewind.settings import LogSettings
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """Send structlog and the standard library's loggers to stderr in one form."""
+    level = logging.getLevelNamesMapping().get(settings.level.upper(), logging.INFO)
+    is_console = settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty())
+    shared: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.types.Processor = (
+        structlog.dev.ConsoleRenderer() if is_console else structlog.processors.JSONRenderer()
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for noisy in ("uvicorn.access", "httpx", "httpx2", "httpcore", "httpcore2", "alembic"):
+        logging.getLogger(noisy).setLevel(max(level, logging.WARNING))

@@ -1,0 +1,77 @@
+"""Which Redis errors may pass by themselves, and our words for trouble with the server."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import redis
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MaxConnectionsError,
+    MovedError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+
+from tradewind.errors import Overloaded, TradewindError, Unavailable
+
+#: Errors after which the same command may succeed, once `Link.refresh()` was called. Whether it has already been
+#: carried out is not known: repeat only what may happen twice.
+RETRYABLE: tuple[type[RedisError], ...] = (
+    redis.ConnectionError,
+    redis.TimeoutError,
+    BusyLoadingError,
+    ReadOnlyError,
+    ClusterDownError,
+    MovedError,
+    AskError,
+    TryAgainError,
+)
+# Errors that redis-py has no class for: the disk is full, too few replicas, a script of somebody else runs for long.
+_SERVER_TROUBLE = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN")
+
+
+def translate(error: RedisError, where: object = "Redis") -> TradewindError | None:
+    """Our word for trouble with the server; None for errors that are the fault of a command."""
+    name = where if where == "Redis" else f"Redis at {where}"
+    text = str(error).rpartition("of pipeline caused error: ")[2]  # without the command that redis-py puts before it
+    if isinstance(error, OutOfMemoryError):
+        return Overloaded(f"{name} is out of memory", code="redis_full", hint="raise maxmemory or remove data")
+    if isinstance(error, MaxConnectionsError):
+        return Overloaded("all Redis connections are in use", code="redis_pool", hint="raise redis.pool_size")
+    if isinstance(error, (AuthenticationError, AuthorizationError, NoPermissionError)):
+        hint = "check redis.password or the user and password in redis.url, and the rights of that user"
+        return Unavailable(f"{name} refuses us: {text}", code="redis_auth", hint=hint)
+    if isinstance(error, BusyLoadingError):
+        return Unavailable(f"{name} is still loading its data", code="redis_loading", hint="try again in a moment")
+    if isinstance(error, RETRYABLE) or (isinstance(error, ResponseError) and text.startswith(_SERVER_TROUBLE)):
+        return Unavailable(f"{name} does not answer: {text}", code="redis_unavailable", hint="check the Redis server")
+    return None
+
+
+class translated:
+    """`with translated(link): ...` turns trouble with the server into Unavailable or Overloaded."""
+
+    __slots__ = ("where",)
+
+    def __init__(self, where: object = "Redis") -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, RedisError):
+            ours = translate(error, self.where)
+            if ours is not None:
+                raise ours from error

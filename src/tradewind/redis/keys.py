@@ -1,0 +1,174 @@
+"""Every key string of the product. One method per key; its docstring is the schema (see docs/redis-schema.md).
+
+A docstring reads: type; what it holds. TTL. Writer. Seed section where the seed documents fix the name.
+In cluster mode all keys of the task plane carry one hash tag, so that a script may touch several of them.
+"""
+
+from __future__ import annotations
+
+
+class Keys:
+    def __init__(self, prefix: str = "", *, cluster: bool = False, tag: str = "tw") -> None:
+        #: What goes before every key; pub/sub channels have the configured prefix only.
+        self.p = f"{prefix}{{{tag}}}:" if cluster else prefix
+        self.channel_prefix = prefix
+
+    # queues
+
+    def queue(self, priority: str) -> str:
+        """list; ids of queued tasks, new ones on the left, next one on the right. No TTL. task_submit, task_assign. Seed 004 §1."""
+        return f"{self.p}queue:{priority}"
+
+    def delayed(self) -> str:
+        """zset; ids of tasks that wait for a time; score = seconds since the epoch with a fraction. No TTL. task_submit, task_finish, task_promote. Seed 004 §9."""
+        return f"{self.p}queue:delayed"
+
+    def parked(self) -> str:
+        """set; `priority:route` of every non-empty parking list. No TTL. task_assign."""
+        return f"{self.p}queue:parked"
+
+    def parking(self, priority: str, route: str) -> str:
+        """list; ids of queued tasks whose type has no free worker, is paused or rate-limited; route = type or type@labels. No TTL. task_assign."""
+        return f"{self.p}queue:parked:{priority}:{route}"
+
+    def paused(self) -> str:
+        """set; `high`, `normal` or `type:{type}`. No TTL. TaskStore.pause."""
+        return f"{self.p}queue:paused"
+
+    def dead(self) -> str:
+        """zset; ids of tasks that ended DEAD, FAILED or TIMEOUT; score = ms. Bounded by `tasks.dead_keep`, swept hourly. Scripts that close a task."""
+        return f"{self.p}queue:dead"
+
+    # tasks
+
+    def task(self, task_id: str) -> str:
+        """hash; type, status, pri, at, due, max, tmo, ddl, lock, lab, n, stalls, tok, worker, start, end, prog, err, wait, c, tomb. Expires 300 s after its archive. Task scripts."""
+        return f"{self.p}task:{task_id}"
+
+    def body(self, task_id: str) -> str:
+        """string; line 1 the request as JSON, line 2 (once ended) the outcome as JSON. Lives as long as the task. Task scripts."""
+        return f"{self.p}task:{task_id}:body"
+
+    def idempotency(self, key: str) -> str:
+        """string; `{sha1 of the request} {task id}`. 24 h at least. task_submit."""
+        return f"{self.p}task:idem:{key}"
+
+    def cancel(self, task_id: str) -> str:
+        """string "1"; asks the worker of a running task to stop. Lives as long as the task, at least 3600 s. task_cancel. Seed 004 §4."""
+        return f"{self.p}task:cancel:{task_id}"
+
+    def cache(self, task_id: str) -> str:
+        """string; the task as JSON. 300 s, filled on read, deleted by every transition. task_cache. Seed 004 §5."""
+        return f"{self.p}task:cache:{task_id}"
+
+    def status(self, task_id: str) -> str:
+        """string; the status word. 300 s, filled on read, deleted by every transition. task_cache. Seed 004 §5."""
+        return f"{self.p}task:status:{task_id}"
+
+    def token(self) -> str:
+        """string; counter that fencing tokens come from. No TTL. task_take."""
+        return f"{self.p}task:token"
+
+    def types(self) -> str:
+        """hash; task type → its parameters as JSON, so that any process can check a submission. Swept after 7 days without a worker. worker_register."""
+        return f"{self.p}task:types"
+
+    def outbox(self) -> str:
+        """stream; ids of ended tasks that SQL does not have yet. Trimmed after the SQL commit. Scripts that close a task, task_archived."""
+        return f"{self.p}task:outbox"
+
+    def outbox_count(self) -> str:
+        """string; how many tasks the outbox holds; at `tasks.outbox_max` submit answers 429. As the outbox."""
+        return f"{self.p}task:outbox:count"
+
+    def lock(self, name: str) -> str:
+        """string; worker id that runs the exclusive task of that name. 300 s, renewed with the lease, guarded release. task_take, task_finish. Seed 004 §10."""
+        return f"{self.p}lock:task:{name}"
+
+    # workers
+
+    def worker(self, worker_id: str) -> str:
+        """hash; id, name, address, api_url, capacity, current_load, supported_types, supported_nodes, last_heartbeat, status, labels, window, gen, host, pid, started_ms. 30 s. worker_register, worker_beat. Seed 004 §3."""
+        return f"{self.p}worker:{worker_id}"
+
+    def worker_queue(self, worker_id: str) -> str:
+        """list; ids assigned to the worker, next one on the right. Emptied by take, release or evict. task_assign. Seed 004 §1."""
+        return f"{self.p}worker:{worker_id}:queue"
+
+    def worker_inflight(self, worker_id: str) -> str:
+        """zset; ids that the worker runs; score = ms when the attempt must have ended. Emptied by finish, release or evict. task_take."""
+        return f"{self.p}worker:{worker_id}:inflight"
+
+    def worker_type(self, task_type: str) -> str:
+        """set; ids of the workers that support the type. Members leave with their worker. worker_register. Seed 004 §3."""
+        return f"{self.p}worker:type:{task_type}"
+
+    def worker_types(self) -> str:
+        """set; every type that has a `worker:type:` set. Swept with them. worker_register."""
+        return f"{self.p}worker:types"
+
+    def workers(self) -> str:
+        """zset; worker ids; score = ms when the lease ends. Members leave by worker_leave or worker_evict."""
+        return f"{self.p}workers"
+
+    # scheduler
+
+    def leader(self) -> str:
+        """string; id of the leading scheduler. 10 s, renewed every 3 s. leader_acquire, leader_renew. Seed 004 §2."""
+        return f"{self.p}scheduler:leader"
+
+    def epoch(self) -> str:
+        """string; counter of terms; every leader script compares it. No TTL. leader_acquire."""
+        return f"{self.p}scheduler:epoch"
+
+    def wake(self) -> str:
+        """list of at most one element; the leader blocks on it. No TTL. Any script that makes work for the leader."""
+        return f"{self.p}scheduler:wake"
+
+    def schedules(self) -> str:
+        """hash; name of a periodic task → its definition as JSON. Until removed. ScheduleStore."""
+        return f"{self.p}schedule:config"
+
+    def schedules_due(self) -> str:
+        """zset; names of periodic tasks; score = ms of the next slot. With the definition. ScheduleStore, schedule_fire."""
+        return f"{self.p}schedule:due"
+
+    # limits and figures
+
+    def rate_second(self, task_type: str) -> str:
+        """string; tasks of that type assigned in the running second. 1 s. task_assign. Seed 004 §8."""
+        return f"{self.p}ratelimit:task:{task_type}"
+
+    def rate_window(self, task_type: str, start_s: int) -> str:
+        """string; tasks of that type assigned in the window that began then. 60 s, or two windows if longer. task_assign. Seed 004 §8."""
+        return f"{self.p}ratelimit:task:{task_type}:{start_s}"
+
+    def rate_config(self) -> str:
+        """hash; task type → `limit:window_ms`. Until removed. TaskStore.set_rate_limit."""
+        return f"{self.p}ratelimit:config"
+
+    def metric_queue_length(self) -> str:
+        """hash; high, normal, delayed, dead, parked. Written once a second by the leader. Seed 004 §7."""
+        return f"{self.p}metrics:queue:length"
+
+    def metric_worker_count(self) -> str:
+        """string; live workers. Written once a second by the leader. Seed 004 §7."""
+        return f"{self.p}metrics:worker:count"
+
+    def metric_task_count(self, status: str) -> str:
+        """string; how many tasks ever ended so; status in lower case, also `submitted` and `retrying`. Scripts. Seed 004 §7."""
+        return f"{self.p}metrics:task:count:{status}"
+
+    # channels (pub/sub, nothing is stored)
+
+    def events(self) -> str:
+        """channel; JSON `event, task_id, task_type, timestamp` for each transition. Seed 004 §6."""
+        return f"{self.channel_prefix}task:events"
+
+    def reply(self, client_id: str) -> str:
+        """channel; id of a task that ended and that this client waits for."""
+        return f"{self.p}task:reply:{client_id}"
+
+    def control(self, worker_id: str) -> str:
+        """channel; `cancel:{task id}` for a worker."""
+        return f"{self.p}worker:{worker_id}:control"

@@ -1,0 +1,99 @@
+"""Lua scripts: read once from the package, run by SHA, loaded again when a server forgot them.
+
+Every script of the product is safe to repeat after a lost reply, so `run` retries on connection trouble.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import redis.asyncio
+import redis.exceptions as rex
+
+from tradewind.errors import Unavailable
+from tradewind.redis.connection import RETRYABLE, Link, translated
+
+_INCLUDE = re.compile(r"^-- include: (\w+)$", re.M)
+
+Arg = str | bytes | int | float
+Call = tuple[str, Sequence[str], Sequence[Arg]]
+
+
+@cache
+def source(package: str, name: str) -> str:
+    """The text of `{package}/lua/{name}.lua` with its includes in place."""
+    folder = resources.files(package) / "lua"
+    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda match: (folder / f"{match[1]}.lua").read_text(encoding="utf-8"), text)
+
+
+@cache
+def sha(package: str, name: str) -> str:
+    return hashlib.sha1(source(package, name).encode()).hexdigest()
+
+
+class Scripts:
+    """The scripts of one room on one link. `attempts` bounds the tries of one call, with growing pauses between."""
+
+    def __init__(self, link: Link, package: str, attempts: int = 8) -> None:
+        self.link = link
+        self._package = package
+        self._attempts = attempts
+
+    def command(self, call: Call) -> tuple[Arg, ...]:
+        name, keys, args = call
+        return ("EVALSHA", sha(self._package, name), len(keys), *keys, *args)
+
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        return (await self.run_all([(name, keys, args)]))[0]
+
+    async def run_all(
+        self, calls: Sequence[Call], *, first: Sequence[Arg] | None = None, client: redis.asyncio.Redis | None = None
+    ) -> list[Any]:
+        """Run the scripts in order in one round trip; the replies in order.
+
+        `first` is a command sent before them in the same round trip (a blocking one delays the scripts on the
+        server, not on the wire); its reply is dropped. Raises Unavailable when the server stays away.
+        """
+        for attempt in range(self._attempts):
+            try:
+                return await self._once(calls, first, client or self.link.client)
+            except rex.NoScriptError:
+                await self.load(calls)
+            except RETRYABLE as error:
+                if attempt == self._attempts - 1:
+                    with translated():
+                        raise error
+                await asyncio.sleep(random.uniform(0.5, 1.0) * 0.05 * (attempt + 1) ** 2)
+                await self._refresh()
+            except rex.RedisError as error:
+                with translated():
+                    raise error
+        raise Unavailable("a script was loaded but the server keeps forgetting it", hint="is SCRIPT FLUSH being run?")
+
+    async def _once(self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis) -> list[Any]:
+        if first is None and len(calls) == 1:
+            return [await client.execute_command(*self.command(calls[0]))]  # type: ignore[no-untyped-call]
+        pipe = client.pipeline(transaction=False)
+        if first is not None:
+            pipe.execute_command(*first)
+        for call in calls:
+            pipe.execute_command(*self.command(call))
+        replies: list[Any] = await pipe.execute()
+        return replies[1:] if first is not None else replies
+
+    async def load(self, calls: Sequence[Call]) -> None:
+        for name in {call[0] for call in calls}:
+            await self.link.client.script_load(source(self._package, name))
+
+    async def _refresh(self) -> None:
+        with contextlib.suppress(Unavailable, *RETRYABLE):  # the next attempt says so
+            await self.link.refresh()

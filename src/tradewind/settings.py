@@ -1,0 +1,300 @@
+"""Every setting of a station: read once, checked as a whole, frozen, handed down by room.
+
+Order: TOML file, then TRADEWIND_* environment, then overrides (command line flags). `Settings(...)` itself reads
+nothing from outside; `load_settings` does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from tradewind.errors import Invalid, Problem
+
+DEFAULT_FILE = Path("tradewind.toml")
+_PASSWORD_IN_URL = re.compile(r"(?P<head>[a-z0-9+]+://[^/?#]*?):(?P<password>[^/?#]*)@", re.IGNORECASE)
+# Kubernetes puts TRADEWIND_API_PORT=tcp://10.0.0.1:8400 and the like into every pod beside a service of that name.
+_INJECTED = re.compile(r"_service_(host|port\w*)$|_port_\d+_(tcp|udp)\w*$")
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Words = Annotated[list[str], BeforeValidator(_split)]
+Count = Annotated[int, Field(gt=0)]
+CountOrNone = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
+Secret = Annotated[str, Field(repr=False)]
+
+
+def _starts_with(*schemes: str) -> AfterValidator:
+    def check(url: str) -> str:
+        if url and not url.lower().startswith(tuple(f"{scheme}:" for scheme in schemes)):
+            raise ValueError(f"start it with one of {', '.join(f'{scheme}://' for scheme in schemes)}")
+        return url
+
+    return AfterValidator(check)
+
+
+_REDIS = tuple(f"{scheme}{mode}" for scheme in ("redis", "rediss") for mode in ("", "+sentinel", "+cluster"))
+RedisUrl = Annotated[Secret, _starts_with(*_REDIS, "unix")]
+SqlUrl = Annotated[Secret, _starts_with("sqlite", "sqlite+aiosqlite", "postgresql", "postgresql+asyncpg", "postgres")]
+AmqpUrl = Annotated[Secret, _starts_with("amqp", "amqps")]
+HttpUrl = Annotated[Secret, _starts_with("http", "https")]
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class SentinelSettings(_Group):
+    master: str = ""
+    nodes: Words = []
+
+
+class ClusterSettings(_Group):
+    nodes: Words = []
+
+
+class TlsSettings(_Group):
+    """For `rediss://` URLs; empty `ca_file` means the system's authorities."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    verify: bool = True
+
+
+class RedisSettings(_Group):
+    """Where the state lives: one of `url`, `sentinel`, `cluster`, or none for the embedded server in `data_dir`."""
+
+    url: RedisUrl = ""
+    password: Secret = ""
+    db: CountOrNone = 0
+    pool_size: Count = 100
+    min_idle: CountOrNone = 10
+    max_retries: CountOrNone = 3
+    dial_timeout_s: Seconds = 5
+    read_timeout_s: Seconds = 3
+    write_timeout_s: Seconds = 3
+    appendfsync: Literal["always", "everysec", "no"] = "everysec"
+    sentinel: SentinelSettings = SentinelSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    tls: TlsSettings = TlsSettings()
+
+
+class SqlSettings(_Group):
+    """The record; empty means SQLite in the data folder."""
+
+    url: SqlUrl = ""
+
+
+class AmqpSettings(_Group):
+    """RabbitMQ; empty means signals stay inside the process."""
+
+    url: AmqpUrl = ""
+
+
+class InfluxSettings(_Group):
+    """InfluxDB; empty means history in SQLite."""
+
+    url: HttpUrl = ""
+
+
+class TaskSettings(_Group):
+    default_timeout_s: Seconds = 3600.0
+    max_stalls: Count = 5
+    result_ttl_s: Count = 300
+    idempotency_ttl_s: Count = 86_400
+    max_queued: CountOrNone = 2_000_000
+    outbox_max: Count = 1_000_000
+    archive: bool = True
+    archive_keep_days: Count = 30
+    high_share: Count = 4
+    max_payload_bytes: Count = 1_000_000
+    dead_keep: CountOrNone = 10_000
+
+
+class WorkerSettings(_Group):
+    id: Id = ""
+    name: Annotated[str, Field(max_length=200)] = ""
+    concurrency: Count = 100
+    threads: Count = 8
+    processes: CountOrNone = 2
+    grace_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    labels: Words = []
+    address: HttpUrl = ""
+
+
+class SchedulerSettings(_Group):
+    id: Id = ""
+    leader_ttl_s: Seconds = 10
+    renew_s: Seconds = 3
+    lease_s: Seconds = 10
+    heartbeat_ttl_s: Count = 30
+    assign_batch: Annotated[int, Field(gt=0, le=5000)] = 500
+
+    @field_validator("renew_s")
+    @classmethod
+    def _renew(cls, renew_s: float, info: ValidationInfo) -> float:
+        ttl_s = info.data.get("leader_ttl_s")
+        if ttl_s is not None and renew_s >= ttl_s / 2:
+            raise ValueError(f"must be less than half of leader_ttl_s ({ttl_s:g}), to survive one missed renewal")
+        return renew_s
+
+
+class ApiSettings(_Group):
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8400
+    insecure: bool = False
+    max_body_bytes: Count = 2_000_000
+
+
+class LogSettings(_Group):
+    level: Annotated[
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda v: v.upper() if isinstance(v, str) else v)
+    ] = "INFO"
+    format: Literal["auto", "console", "json"] = "auto"
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="TRADEWIND_",
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        env_ignore_empty=True,
+        enable_decoding=False,
+    )
+
+    data_dir: Path = Path("tradewind-data")
+    # Braces would change the hash slot of every key.
+    key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{0,64}$")] = ""
+    imports: Words = []
+    redis: RedisSettings = RedisSettings()
+    sql: SqlSettings = SqlSettings()
+    amqp: AmqpSettings = AmqpSettings()
+    influx: InfluxSettings = InfluxSettings()
+    tasks: TaskSettings = TaskSettings()
+    worker: WorkerSettings = WorkerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    api: ApiSettings = ApiSettings()
+    log: LogSettings = LogSettings()
+
+    @classmethod
+    def settings_customise_sources(cls, *args: Any, **sources: Any) -> tuple[Any, ...]:
+        return (sources["init_settings"],)
+
+    def public(self) -> dict[str, Any]:
+        """All settings as plain JSON data, with passwords masked: what `config show` prints."""
+        shown: dict[str, Any] = _mask(self.model_dump(mode="json"))
+        return shown
+
+
+def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Read file, environment and overrides (keyed `api.port`). Raises Invalid with every problem there is.
+
+    Without `file`, TRADEWIND_CONFIG names it; without that, `tradewind.toml` in the working directory if there is one.
+    An empty environment variable counts as not set.
+    """
+    named = file or os.environ.get("TRADEWIND_CONFIG")
+    merged: dict[str, Any] = {}
+    if named or DEFAULT_FILE.exists():
+        _merge(merged, _read_file(Path(named or DEFAULT_FILE)))
+    _merge(merged, _read_env())
+    for key, value in (overrides or {}).items():
+        *groups, name = key.split(".")
+        nested: dict[str, Any] = {name: value}
+        for group in reversed(groups):
+            nested = {group: nested}
+        _merge(merged, nested)
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        problems = [_problem(item["type"], item["loc"], item["msg"]) for item in error.errors(include_url=False)]
+        listed = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems)
+        hint = "correct the settings file, the TRADEWIND_* environment or the flags"
+        raise Invalid(f"the settings are wrong: {listed}", code="bad_settings", hint=hint, problems=problems) from None
+
+
+def mask_url(url: str) -> str:
+    """The URL with `***` for its password."""
+    return _PASSWORD_IN_URL.sub(r"\g<head>:***@", url)
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        if not path.is_file():
+            raise Invalid(f"no settings file at {path}", code="no_settings_file", hint="name an existing TOML file")
+        return TomlConfigSettingsSource(Settings, path)()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        message, problem = f"cannot read the settings file {path}: {error}", Problem("bad_toml", str(path), str(error))
+        raise Invalid(message, code="bad_toml", hint="correct the file", problems=[problem]) from error
+
+
+def _read_env() -> dict[str, Any]:
+    source = EnvSettingsSource(Settings)
+    source.env_vars = {
+        name: value
+        for name, value in source.env_vars.items()
+        if not _INJECTED.search(name) and not (value or "").startswith(("tcp://", "udp://"))
+    }
+    return source()
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = dict(value) if isinstance(value, Mapping) else value
+
+
+def _problem(kind: str, loc: tuple[int | str, ...], message: str) -> Problem:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    if kind != "extra_forbidden":
+        return Problem("bad_value", path, message.removeprefix("Value error, "))
+    close = difflib.get_close_matches(path, setting_names(), n=1)
+    return Problem("unknown_setting", path, "no such setting" + (f"; did you mean {close[0]}?" if close else ""))
+
+
+def setting_names(model: type[BaseModel] = Settings, head: str = "") -> list[str]:
+    """Every setting as a dotted path, in the order of the documentation."""
+    names = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names += setting_names(kind, f"{head}{name}.")
+        else:
+            names.append(head + name)
+    return names
+
+
+def _mask(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _mask(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_mask(item) for item in value]
+    if isinstance(value, str) and value:
+        return "***" if name == "password" else mask_url(value)
+    return value

@@ -1,0 +1,282 @@
+"""The composition root: opens what the chosen roles need, wires it, runs it, closes it. No domain logic."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import platform
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+import tradewind
+from tradewind import clock
+from tradewind.errors import Invalid, Problem, TradewindError, Unavailable
+from tradewind.ids import short_random
+from tradewind.logs import configure_logging
+from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
+from tradewind.settings import Settings
+from tradewind.sql import Sql, open_sql
+from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
+from tradewind.tasks.archive_table import TaskArchive
+from tradewind.tasks.client import Client, use
+from tradewind.tasks.control import TaskControl
+from tradewind.tasks.cpu_pool import CpuExecutor
+from tradewind.tasks.executor import Executor, LocalExecutor
+from tradewind.tasks.function import registry
+from tradewind.tasks.gate import RedisGate
+from tradewind.tasks.listing import TaskListing
+from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.scheduler import Scheduler
+from tradewind.tasks.store import TaskStore
+from tradewind.tasks.worker import Worker
+from tradewind.watchdog import Watchdog
+
+log = structlog.get_logger(__name__)
+ROLES = ("scheduler", "worker", "api")
+
+
+class Station:
+    """One process of a station: the parts that its roles share. Made by `open_station`."""
+
+    version = tradewind.__version__
+
+    def __init__(
+        self, settings: Settings, roles: frozenset[str], link: Link, facts: ServerFacts, sql: Sql | None
+    ) -> None:
+        self.settings = settings
+        self.roles = roles
+        self.link = link
+        self.facts = facts
+        self.sql = sql
+        self.name = settings.worker.name or platform.node()
+        self.plane = Plane(link, settings)
+        archive = TaskArchive(sql) if sql is not None else None
+        self.tasks = TaskStore(self.plane, archive)
+        self.control = TaskControl(self.plane)
+        self.listing = TaskListing(self.tasks)
+        self.schedules = ScheduleStore(self.plane)
+        self.workers: list[Worker] = []
+        self.scheduler: Scheduler | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve all roles until `stop` is set, then end them in stages: API, workers, scheduler."""
+        stops = {role: asyncio.Event() for role in ROLES}
+        async with asyncio.TaskGroup() as group:
+            running: dict[str, list[asyncio.Task[None]]] = {role: [] for role in ROLES}
+            if "scheduler" in self.roles:
+                self.scheduler = Scheduler(self.plane, self.tasks, self.settings.scheduler.id)
+                running["scheduler"].append(group.create_task(self.scheduler.run(stops["scheduler"]), name="scheduler"))
+            if "worker" in self.roles:
+                self.workers = await self._make_workers()
+                for worker in self.workers:
+                    running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
+            if "api" in self.roles:
+                running["api"].append(group.create_task(self._serve_api(stops["api"]), name="api"))
+            await stop.wait()
+            log.info("stopping", roles=sorted(self.roles))
+            for role in ("api", "worker", "scheduler"):
+                stops[role].set()
+                await asyncio.gather(*running[role], return_exceptions=True)
+
+    async def health(self) -> dict[str, Any]:
+        """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""
+        parts = {"redis": await self._redis_health(), "sql": await self._sql_health()}
+        if parts["redis"]["status"] == "ok":
+            leader = await self.control.leader()
+            parts["scheduler"] = _part(leader is not None, f"leader {leader}" if leader else "no scheduler leads")
+            workers = await self.control.workers()
+            active = [w for w in workers if w.status == "active"]
+            parts["worker"] = _part(bool(active), f"{len(active)} active of {len(workers)}")
+        else:
+            parts["scheduler"] = parts["worker"] = {"status": "unknown", "detail": "Redis is away"}
+        parts["api"] = _part(True, f"version {self.version}")
+        status = "ok"
+        if any(part["status"] not in ("ok", "off") for part in parts.values()):
+            status = "degraded"
+        if parts["redis"]["status"] != "ok":
+            status = "down"
+        return {"status": status, "version": self.version, "at": clock.iso(clock.now_ms()), "parts": parts}
+
+    async def _redis_health(self) -> dict[str, str]:
+        try:
+            async with asyncio.timeout(3):
+                await self.link.wait_ready(1)
+        except (TradewindError, TimeoutError) as error:
+            return _part(False, str(error) or "no answer within 3 s")
+        facts = self.facts
+        return _part(True, "; ".join([f"{facts.name} {facts.version}", *facts.warnings]))
+
+    async def _sql_health(self) -> dict[str, str]:
+        if self.sql is None:
+            return {"status": "off", "detail": "tasks.archive is off"}
+        try:
+            async with asyncio.timeout(3):
+                await self.sql.ping()
+        except (TradewindError, TimeoutError) as error:
+            return _part(False, str(error) or "no answer within 3 s")
+        return _part(True, self.sql.dialect)
+
+    async def _make_workers(self) -> list[Worker]:
+        """One worker for functions on the loop and in threads, one more for CPU-bound ones if there are any."""
+        settings = self.settings.worker
+        worker_id = settings.id or f"{platform.node()[:40] or 'worker'}-{short_random()}"
+        worker_id = "".join(c if c.isalnum() or c in "_-" else "-" for c in worker_id)
+        use(Client(gate := RedisGate(self.settings, self.plane)))
+        await gate.open()
+        threads, cpu = (
+            LocalExecutor(registry, settings.concurrency),
+            CpuExecutor(self.settings.imports, settings.processes),
+        )
+        functions = list(registry.all())
+        workers = [
+            self._make_worker(worker_id, threads, settings.concurrency, [f.name for f in functions if not f.is_cpu])
+        ]
+        heavy = [f.name for f in functions if f.is_cpu]
+        if heavy:
+            workers.append(self._make_worker(f"{worker_id[:60]}-cpu", cpu, settings.processes, heavy))
+        for function in functions:
+            if function.schedule is not None:
+                await self.schedules.set(_schedule_of(function.name, function.schedule))
+        return workers
+
+    def _make_worker(self, worker_id: str, executor: Executor, capacity: int, types: Sequence[str]) -> Worker:
+        settings, names = self.settings.worker, sorted(types)
+        offered = msgspec.json.encode(names)
+        fields = {
+            "id": worker_id, "name": settings.name or worker_id, "address": settings.address, "api_url": settings.address,
+            "supported_types": offered, "supported_nodes": offered, "current_load": 0, "labels": ",".join(settings.labels),
+            "host": platform.node(), "pid": os.getpid(), "started_ms": clock.now_ms(),
+        }  # fmt: skip
+        signatures = {}
+        for name in names:
+            function = registry.get(name)
+            assert function is not None
+            signature = msgspec.structs.replace(function.signature, seen_ms=clock.now_ms())
+            signatures[name] = msgspec.json.encode(signature)
+        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures)
+
+    async def _serve_api(self, stop: asyncio.Event) -> None:
+        import uvicorn
+
+        from tradewind.api.app import create_app
+
+        listener = bind(self.settings.api.host, self.settings.api.port)
+        config = uvicorn.Config(
+            create_app(self), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5, ws="none"
+        )
+        server = uvicorn.Server(config)
+        server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # signals are ours
+        host, port = listener.getsockname()[:2]
+        log.info("api listens", url=f"http://{host}:{port}")
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(server.serve(sockets=[listener]), name="uvicorn")
+            await stop.wait()
+            server.should_exit = True
+            await serving
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises Unavailable when the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        message = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise Unavailable(message, code="port_in_use", hint="choose another one with --port") from error
+    listener.set_inheritable(False)
+    return listener
+
+
+@contextlib.asynccontextmanager
+async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterator[Station]:
+    """Open Redis (the embedded one when no URL is set) and SQL, for the length of the block. Raises Unavailable, Conflict."""
+    async with contextlib.AsyncExitStack() as stack:
+        link = await open_link(settings.redis, data_dir=settings.data_dir)
+        stack.push_async_callback(link.close)
+        await link.wait_ready(30)
+        facts = await server_facts(link.client)
+        for warning in facts.warnings:
+            log.warning("redis", warning=warning)
+        sql = None
+        if settings.tasks.archive and roles & {"scheduler", "api"}:
+            if not settings.sql.url:
+                settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            sql = await open_sql(settings.sql.url, settings.data_dir)
+            stack.push_async_callback(sql.close)
+        yield Station(settings, roles, link, facts, sql)
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the user's modules, which register their tasks. Raises Invalid naming the module and where it was sought."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    problems = []
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            problems.append(
+                Problem("module_not_found", "imports", f"{error} (looked in {here} and the installed packages)")
+            )
+    if problems:
+        raise Invalid(
+            "a module of --import cannot be imported", code="bad_import", hint=problems[0].hint, problems=problems
+        )
+
+
+async def _run(settings: Settings, roles: frozenset[str]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    watchdog = Watchdog()
+    watchdog.start()
+    try:
+        async with open_station(settings, roles) as station:
+            await station.run(stop)
+    finally:
+        watchdog.stop()
+
+
+def run_station(settings: Settings, roles: frozenset[str]) -> int:
+    """Run the roles in this process until SIGTERM or SIGINT; the exit code. Raises the first error of our kinds."""
+    configure_logging(settings.log)
+    import_modules(settings.imports)
+    try:
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_run(settings, roles))
+    except* TradewindError as group:
+        raise _leaf(group) from None
+    return 0
+
+
+def _leaf(group: BaseExceptionGroup[TradewindError]) -> TradewindError:
+    first = group.exceptions[0]
+    return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _part(is_ok: bool, detail: str) -> dict[str, str]:
+    return {"status": "ok" if is_ok else "down", "detail": detail}
+
+
+def _schedule_of(name: str, options: dict[str, Any]) -> Schedule:
+    every = options["every"]
+    return Schedule(
+        name=name, type=name, every_ms=parse_every(every) if every is not None else 0, cron=options["cron"] or ""
+    )

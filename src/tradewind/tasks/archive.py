@@ -1,0 +1,109 @@
+"""Ended tasks on their way to SQL: read from the outbox, write, and only then let Redis forget them.
+
+At least once: a crash between the commit and the trim writes the same rows again, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import structlog
+
+from tradewind.clock import now_ms
+from tradewind.errors import Invalid
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.tasks.archive_row import ArchiveRow, row_from_redis
+from tradewind.tasks.archive_table import TaskArchive
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.record import TERMINAL
+
+log = structlog.get_logger(__name__)
+#: Tasks per transaction, about; entries are taken whole.
+BATCH = 1000
+PURGE_S = 3600.0
+
+
+class Archiver:
+    def __init__(self, plane: Plane, archive: TaskArchive) -> None:
+        self.plane = plane
+        self.archive = archive
+        self._purged = 0.0
+
+    async def run(self) -> None:
+        """Move what there is, wait for more. Raises Unavailable when Redis or SQL is away; the outbox keeps all."""
+        client = self.plane.link.new_client()
+        try:
+            while True:
+                if not await self.step():
+                    await self._purge()
+                    with translated():
+                        await client.xread({self.plane.keys.outbox(): "0-0"}, count=1, block=2000)
+                    await asyncio.sleep(0.05)  # let a batch form
+        finally:
+            await client.aclose()
+
+    async def step(self) -> int:
+        """Archive one batch; how many tasks."""
+        keys, scripts = self.plane.keys, self.plane.scripts
+        with translated():
+            entries = await self.plane.redis.xrange(keys.outbox(), count=200)
+        taken: list[bytes] = []
+        ids: list[str] = []
+        for entry_id, fields in entries:
+            if ids and len(ids) >= BATCH:
+                break
+            taken.append(entry_id)
+            ids += fields[b"ids"].decode().split()
+        if not taken:
+            return 0
+        rows: list[ArchiveRow] = []
+        ends: list[Arg] = []
+        for start in range(0, len(ids), 500):
+            part = ids[start : start + 500]
+            for task_id, found in zip(
+                part, await scripts.run("task_read", [keys.token()], [keys.p, *part]), strict=True
+            ):
+                row = _row(task_id, found)
+                if row is not None:  # else: brought back, or gone since
+                    rows.append(row)
+                    ends += (task_id, row.finished_ms)
+        await self._write(rows)
+        args: list[Arg] = [keys.p, int(self.plane.settings.result_ttl_s * 1000), len(taken), *taken, *ends]
+        await scripts.run("task_archived", [keys.outbox(), keys.outbox_count()], args)
+        return len(ids)
+
+    async def _write(self, rows: list[ArchiveRow]) -> None:
+        """Write; a row that can never be stored is logged and left out, its neighbours are not."""
+        if not rows:
+            return
+        try:
+            await self.archive.write_rows(rows)
+        except Invalid as error:
+            if len(rows) == 1:
+                log.error("a finished task cannot be archived", task=rows[0].id, error=error.message)
+                return
+            middle = len(rows) // 2
+            await self._write(rows[:middle])
+            await self._write(rows[middle:])
+
+    async def _purge(self) -> None:
+        if time.monotonic() - self._purged < PURGE_S and self._purged:
+            return
+        before = now_ms() - self.plane.settings.archive_keep_days * 86_400_000
+        removed = 1
+        while removed:
+            removed = await self.archive.purge(before)
+        self._purged = time.monotonic()
+
+
+def _row(task_id: str, found: list[Any]) -> ArchiveRow | None:
+    if not found:
+        return None
+    flat = [item.decode() for item in found[0]]
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    if fields.get("status") not in TERMINAL:
+        return None
+    return row_from_redis(task_id, fields, found[1])

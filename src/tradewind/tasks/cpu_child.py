@@ -1,0 +1,69 @@
+"""The child process of a CPU-bound task: reads calls from stdin, answers on the pipe that stdout was. Not for import.
+
+Frame: 4 bytes of length, then JSON. In: {"module", "name", "args", "kwargs"}. Out: {"ok": result} or {"error": …}.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import struct
+import sys
+import traceback
+from typing import BinaryIO
+
+import msgspec
+
+from tradewind.tasks.executor import BadArguments, converted, encoded
+from tradewind.tasks.function import registry
+from tradewind.tasks.record import Failure, Request
+from tradewind.tasks.running import Abort
+
+_LENGTH = struct.Struct(">I")
+
+
+class Call(msgspec.Struct):
+    type: str
+    request: Request
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: Failure | None = None
+    is_retryable: bool = True
+
+
+def serve(calls: BinaryIO, answers: BinaryIO) -> None:
+    decode = msgspec.json.Decoder(Call).decode
+    while header := calls.read(_LENGTH.size):
+        call = decode(calls.read(_LENGTH.unpack(header)[0]))
+        data = msgspec.json.encode(run(call))
+        answers.write(_LENGTH.pack(len(data)) + data)
+        answers.flush()
+
+
+def run(call: Call) -> Answer:
+    try:
+        function = registry.get(call.type)
+        if function is None:
+            raise BadArguments(f"the child process has no function for the type {call.type!r}")
+        args, kwargs = converted(function, call.request)
+        return Answer(result=msgspec.Raw(encoded(function.function(*args, **kwargs))))
+    except Exception as error:  # noqa: BLE001 — the fence around user code; the parent records it
+        text = "".join(traceback.format_exception(error, limit=-20))
+        failure = Failure(type(error).__name__, str(error)[:2000], text[-8000:])
+        return Answer(error=failure, is_retryable=not isinstance(error, (Abort, BadArguments)))
+
+
+def main() -> None:
+    # Whatever the function prints goes to stderr; the pipe stays ours.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.path.insert(0, os.getcwd())
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""CPU-bound functions in child processes: one call at a time, killed on timeout or cancel, replaced when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import struct
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from tradewind.tasks.cpu_child import Answer, Call
+from tradewind.tasks.record import Request
+from tradewind.tasks.running import Abort, Running
+from tradewind.tasks.worker_store import Taken
+
+_LENGTH = struct.Struct(">I")
+_decode = msgspec.json.Decoder(Answer).decode
+
+
+class ProcessFailed(Exception):
+    """A function failed in its child process; carries what the child said."""
+
+
+class CpuExecutor:
+    """At most `processes` children; each imports the given modules once and then serves calls."""
+
+    def __init__(self, modules: Sequence[str], processes: int) -> None:
+        self._modules = list(modules)
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._slots = asyncio.Semaphore(processes)
+
+    async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
+        async with self._slots:
+            child = self._idle.pop() if self._idle else await self._start()
+            try:
+                answer = await self._call(child, Call(taken.type, request))
+            except BaseException:  # also a cancellation: whatever it computes now is of no use
+                await _end(child)
+                raise
+            self._idle.append(child)
+        if answer.error is not None:
+            text = f"{answer.error.type}: {answer.error.message}"
+            error: Exception = ProcessFailed(text) if answer.is_retryable else Abort(text)
+            error.add_note(answer.error.traceback)
+            raise error
+        return bytes(answer.result)
+
+    async def close(self) -> None:
+        for child in self._idle:
+            await _end(child)
+        self._idle.clear()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tradewind.tasks.cpu_child", *self._modules,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={**os.environ, "TRADEWIND_CHILD": "1"},
+        )  # fmt: skip
+
+    async def _call(self, child: asyncio.subprocess.Process, call: Call) -> Answer:
+        assert child.stdin is not None and child.stdout is not None
+        data = msgspec.json.encode(call)
+        try:
+            child.stdin.write(_LENGTH.pack(len(data)) + data)
+            await child.stdin.drain()
+            length = _LENGTH.unpack(await child.stdout.readexactly(_LENGTH.size))[0]
+            return _decode(await child.stdout.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            code = await child.wait()
+            raise ProcessFailed(f"its process ended with code {code} before it answered") from error
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+    await child.wait()

@@ -1,0 +1,138 @@
+"""Runs one attempt of a task and says how it ended. Knows functions and errors, not Redis.
+
+Async functions run on the loop, plain ones in a thread, CPU-bound ones in a child process (cpu_pool.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import random
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import msgspec
+
+from tradewind import codec
+from tradewind.tasks import running
+from tradewind.tasks.function import Registry, TaskFunction
+from tradewind.tasks.record import Failure, Request, Status, decode_request
+from tradewind.tasks.retry import after_failure, backoff_ms
+from tradewind.tasks.running import Abort, Retry, Running
+from tradewind.tasks.worker_store import Ending, Taken
+
+MAX_RESULT_BYTES = 1_000_000
+_SUCCESS = Status.SUCCESS
+
+
+class BadArguments(Exception):
+    """The arguments do not fit the function of this worker; trying again would not help."""
+
+
+class Executor(Protocol):
+    """Runs attempts for a worker. `run` returns the encoded result or raises; `close` ends what it owns."""
+
+    async def run(self, taken: Taken, request: Request, state: Running) -> bytes: ...
+
+    async def close(self) -> None: ...
+
+
+class LocalExecutor:
+    """Functions of this process, on the loop or in threads."""
+
+    def __init__(self, functions: Registry, threads: int) -> None:
+        self._functions = functions
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tradewind-task")
+
+    async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
+        function = find(self._functions, taken.type)
+        args, kwargs = converted(function, request)
+        running.enter(state)
+        if function.is_async:
+            result = await function.function(*args, **kwargs)
+        else:
+            call = functools.partial(contextvars.copy_context().run, function.function, *args, **kwargs)
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+        return encoded(result)
+
+    async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def find(functions: Registry, name: str) -> TaskFunction[Any, Any]:
+    function = functions.get(name)
+    if function is None:
+        raise BadArguments(f"this worker has no function for the type {name!r}")
+    return function
+
+
+def converted(function: TaskFunction[Any, Any], request: Request) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        return function.convert(request.args, request.kwargs)
+    except msgspec.ValidationError as error:
+        raise BadArguments(f"the arguments do not fit {function.name!r}: {error}") from error
+
+
+def encoded(result: Any) -> bytes:
+    """A result as JSON. Raises Abort when it cannot be kept: the work is done, so a retry would repeat it for nothing."""
+    if result is None:
+        return b"null"
+    try:
+        data = codec.encode(result)
+    except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
+        raise Abort(f"the result is not JSON: {error}") from error
+    if len(data) > MAX_RESULT_BYTES:
+        raise Abort(f"the result has {len(data)} bytes of JSON; at most {MAX_RESULT_BYTES} are kept")
+    return data
+
+
+async def attempt(executor: Executor, taken: Taken, state: Running, why_stopped: Callable[[], Status | None]) -> Ending:
+    """Run one attempt to its end. `why_stopped` tells what a cancellation meant: TIMEOUT, CANCELLED, or None (worker stops)."""
+    request = decode_request(taken.request)
+    try:
+        result = await executor.run(taken, request, state)
+        return Ending(taken.id, taken.token, _SUCCESS, b'{"result":' + result + b"}")
+    except asyncio.CancelledError:
+        reason = why_stopped()
+        if reason is None:
+            raise
+        if reason is Status.TIMEOUT:
+            return failed(taken, request, Failure("Timeout", "it took longer than its timeout"), Status.TIMEOUT)
+        return ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled while it ran"))
+    except Retry as error:
+        delay_ms = None if error.delay is None else max(0, round(error.delay * 1000))
+        return failed(taken, request, Failure("Retry", str(error)), Status.FAILED, delay_ms=delay_ms)
+    except (Abort, BadArguments) as error:
+        return failed(taken, request, _failure(error), Status.FAILED, is_retryable=False)
+    except Exception as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
+        return failed(taken, request, _failure(error), Status.FAILED)
+
+
+def failed(
+    taken: Taken,
+    request: Request,
+    failure: Failure,
+    last: Status,
+    *,
+    is_retryable: bool = True,
+    delay_ms: int | None = None,
+) -> Ending:
+    """The ending after a failed attempt: RETRYING with a delay, or the end with the failure as outcome."""
+    status = after_failure(request, taken.attempt, taken.stalls, last, is_retryable=is_retryable)
+    if status is not Status.RETRYING:
+        return ended(taken, status, failure)
+    if delay_ms is None:
+        delay_ms = backoff_ms(request, max(1, taken.attempt - taken.stalls), random.random)
+    return Ending(taken.id, taken.token, status, delay_ms=delay_ms, error=f"{failure.type}: {failure.message}"[:500])
+
+
+def ended(taken: Taken, status: Status, failure: Failure) -> Ending:
+    return Ending(taken.id, taken.token, status, codec.encode({"error": failure}))
+
+
+def _failure(error: BaseException) -> Failure:
+    text = "".join(traceback.format_exception(error, limit=-20))
+    return Failure(type(error).__name__, str(error)[:2000], text[-8000:])

@@ -1,0 +1,191 @@
+"""HTTP services as workers: the leader takes from their queues and POSTs each task to `{address}/execute`.
+
+The service keeps its own lease (heartbeats); the leader only carries calls. When the lead changes, what the old leader
+had under way goes back to the queue first: its calls may still end, but their tokens are old.
+Answer: 2xx with `{"result": …}` (or any other JSON, taken as the result); `{"error": …}`, 5xx, 408, 429 or no answer
+is a failure that may be retried; another 4xx is one that is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+import httpx2 as httpx
+import structlog
+
+from tradewind import codec
+from tradewind.clock import now_ms
+from tradewind.errors import Invalid, Unavailable
+from tradewind.ids import short_random
+from tradewind.redis.connection import translated
+from tradewind.tasks.executor import attempt
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.record import Request, Status
+from tradewind.tasks.running import Abort, Running
+from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
+
+log = structlog.get_logger(__name__)
+LOOK_S = 1.0
+MAX_ANSWER_BYTES = 1_000_000
+
+
+class RemoteFailed(Exception):
+    """The service answered that the task failed, or did not answer as it should."""
+
+
+class HttpExecutor:
+    def __init__(self, client: httpx.AsyncClient, address: str) -> None:
+        self._client = client
+        self._url = address.rstrip("/") + "/execute"
+
+    async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
+        body = {
+            "task_id": taken.id, "task_type": taken.type, "args": request.args, "kwargs": request.kwargs,
+            "attempt": taken.attempt, "token": taken.token, "deadline_ms": now_ms() + taken.left_ms,
+        }  # fmt: skip
+        headers = {"Content-Type": "application/json"}
+        try:
+            answer = await self._client.post(
+                self._url, content=codec.encode(body), headers=headers, timeout=taken.left_ms / 1000
+            )
+        except httpx.HTTPError as error:
+            raise RemoteFailed(f"POST {self._url}: {type(error).__name__} {error}") from error
+        status, data = answer.status_code, answer.content
+        if status >= 500 or status in (408, 429):
+            raise RemoteFailed(f"POST {self._url} answered {status}")
+        if not 200 <= status < 300:
+            raise Abort(f"POST {self._url} answered {status}: {data[:200].decode(errors='replace')}")
+        return _result(data, self._url)
+
+    async def close(self) -> None:
+        """The client is shared; its owner closes it."""
+
+
+def _result(data: bytes, url: str) -> bytes:
+    if len(data) > MAX_ANSWER_BYTES:
+        raise Abort(f"POST {url} answered {len(data)} bytes; at most {MAX_ANSWER_BYTES} are kept")
+    if not data.strip():
+        return b"null"
+    try:
+        value = codec.decode(data)
+    except Invalid as error:
+        raise RemoteFailed(f"POST {url}: {error.message}") from error
+    if isinstance(value, dict):
+        if value.get("error") or value.get("status") in ("error", "failed"):
+            raise RemoteFailed(str(value.get("error") or value)[:2000])
+        if "result" in value:
+            value = value["result"]
+    return codec.encode(value)
+
+
+class _Call:
+    """One task under way at a service."""
+
+    def __init__(self, taken: Taken) -> None:
+        self.taken = taken
+        self.stopped: Status | None = None
+        self.job: asyncio.Future[Ending] | None = None
+
+    def stop(self, reason: Status) -> None:
+        if self.stopped is None and self.job is not None:
+            self.stopped = reason
+            self.job.cancel()
+
+
+class HttpDispatch:
+    """Serves every registered worker that has an address and does not pull by itself."""
+
+    def __init__(self, plane: Plane) -> None:
+        self.plane = plane
+
+    async def run(self) -> None:
+        served: dict[str, asyncio.Task[None]] = {}
+        limits = httpx.Limits(max_connections=500)
+        async with httpx.AsyncClient(follow_redirects=False, limits=limits) as client, asyncio.TaskGroup() as group:
+            while True:
+                found = await self._addresses()
+                for worker_id, task in list(served.items()):
+                    if task.done() or worker_id not in found:
+                        task.cancel()
+                        del served[worker_id]
+                for worker_id, address in found.items():
+                    if worker_id not in served:
+                        job = self._serve(worker_id, address, client)
+                        served[worker_id] = group.create_task(job, name=f"http worker {worker_id}")
+                await asyncio.sleep(LOOK_S)
+
+    async def _addresses(self) -> dict[str, str]:
+        keys, client = self.plane.keys, self.plane.redis
+        with translated():
+            ids = {w.decode() for w in await client.zrange(keys.workers(), 0, -1)}
+            types = await client.smembers(keys.worker_types())
+            if types:
+                ids |= {w.decode() for w in await client.sunion([keys.worker_type(t.decode()) for t in types])}
+            found = {}
+            for worker_id in ids:
+                address, api_url, pull = await client.hmget(keys.worker(worker_id), "address", "api_url", "pull")
+                if pull != b"1" and (address or api_url):
+                    found[worker_id] = (address or api_url).decode()
+        return found
+
+    async def _serve(self, worker_id: str, address: str, client: httpx.AsyncClient) -> None:
+        keys, scripts = self.plane.keys, self.plane.scripts
+        generation = (await scripts.run("worker_adopt", [keys.worker(worker_id)], [short_random()])).decode()
+        if not generation:
+            return
+        store = WorkerStore(self.plane, worker_id, generation)
+        executor = HttpExecutor(client, address)
+        blocking = self.plane.link.new_client()
+        try:
+            held = await store.sync()
+            if held:
+                await store.release([(task_id, token) for task_id, token, _ in held], queue_too=False)
+            async with asyncio.TaskGroup() as group:
+                running: dict[str, _Call] = {}
+                group.create_task(self._watch_cancels(store, running), name=f"{worker_id} cancels")
+                while True:
+                    capacity = await self._capacity(worker_id)
+                    room = capacity - len(running)
+                    if room <= 0:
+                        under_way = [call.job for call in running.values() if call.job is not None]
+                        await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+                        continue
+                    for taken in await store.take(room, wait_s=1, client=blocking):
+                        call = running[taken.id] = _Call(taken)
+                        task = group.create_task(self._run_one(store, executor, call), name=taken.id)
+                        task.add_done_callback(functools.partial(_forget, running, taken.id))
+        except* Lost:
+            log.info("http worker is gone", worker=worker_id)
+        except* Unavailable as error:
+            log.warning("http worker waits for Redis", worker=worker_id, error=str(error.exceptions[0]))
+        finally:
+            await blocking.aclose()
+
+    async def _capacity(self, worker_id: str) -> int:
+        with translated():
+            value = await self.plane.redis.hget(self.plane.keys.worker(worker_id), "capacity")
+        return int(value or 1)
+
+    async def _run_one(self, store: WorkerStore, executor: HttpExecutor, call: _Call) -> None:
+        taken = call.taken
+        state = Running(taken.id, taken.type, taken.attempt, taken.token, lambda *_: None)
+        call.job = asyncio.ensure_future(attempt(executor, taken, state, lambda: call.stopped))
+        timer = asyncio.get_running_loop().call_later(taken.left_ms / 1000, call.stop, Status.TIMEOUT)
+        try:
+            ending = await call.job
+        finally:
+            timer.cancel()
+            call.job.cancel()
+        await store.finish([ending])
+
+    async def _watch_cancels(self, store: WorkerStore, running: dict[str, _Call]) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for task_id, _, shall_stop in await store.sync():
+                if shall_stop and (call := running.get(task_id)) is not None:
+                    call.stop(Status.CANCELLED)
+
+
+def _forget(running: dict[str, _Call], task_id: str, _: asyncio.Task[None]) -> None:
+    running.pop(task_id, None)

@@ -1,0 +1,113 @@
+"""Who leads: a thread holds `scheduler:leader` with a blocking connection, so that a busy loop never loses the lead.
+
+The holder steps down by its own clock when it could not renew for two thirds of the lease, before Redis lets another
+one in. Each term has an epoch that every leader script compares: a late write of an old term is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import redis
+import structlog
+
+from tradewind.errors import Unavailable
+from tradewind.redis.scripts import Arg, sha, source
+from tradewind.tasks.plane import Plane
+
+log = structlog.get_logger(__name__)
+_PACKAGE = "tradewind.tasks"
+#: How often a scheduler that does not lead tries to.
+TRY_S = 0.4
+
+
+class Leadership:
+    """`epoch` is the running term, 0 while another one leads; `changed` is set on the loop at every change."""
+
+    def __init__(self, plane: Plane, scheduler_id: str) -> None:
+        self.plane = plane
+        self.id = scheduler_id
+        self.epoch = 0
+        self.changed = asyncio.Event()
+        settings = plane.all_settings.scheduler
+        self._ttl_ms = int(settings.leader_ttl_s * 1000)
+        self._renew_s = settings.renew_s
+        self._keys = [plane.keys.leader(), plane.keys.epoch()]
+        self._stop = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name=f"leader-{scheduler_id}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Give the lead up at once, so that another one takes over without waiting for the lease to end."""
+        self._stop.set()
+        await asyncio.to_thread(self._thread.join, 5)
+
+    def step_down(self) -> None:
+        """Called when a script said that the term is over."""
+        self._set(0)
+
+    def _set(self, epoch: int) -> None:
+        if epoch == self.epoch:
+            return
+        log.info("leads now" if epoch else "does not lead any more", scheduler=self.id, epoch=epoch or self.epoch)
+        self.epoch = epoch
+        self._loop.call_soon_threadsafe(self.changed.set)
+
+    def _run(self) -> None:
+        client: redis.Redis | None = None
+        held_until = 0.0
+        while not self._stop.is_set():
+            began = time.monotonic()
+            wait = TRY_S
+            try:
+                if client is None:
+                    client = self.plane.link.new_blocking_client()
+                epoch = self.epoch
+                if epoch and _script(client, "leader_renew", self._keys, [self.id, epoch, self._ttl_ms]):
+                    held_until = began + self._ttl_ms / 1000 * 2 / 3
+                elif epoch:
+                    self._set(0)
+                else:
+                    epoch = _script(client, "leader_acquire", self._keys, [self.id, self._ttl_ms])
+                    if epoch:
+                        held_until = began + self._ttl_ms / 1000 * 2 / 3
+                        self._set(epoch)
+                if self.epoch:
+                    wait = self._renew_s
+            except (redis.RedisError, OSError, Unavailable) as error:
+                log.warning("leader lock out of reach", scheduler=self.id, error=str(error))
+                if client is not None:
+                    client.close()
+                client = None
+                if self.epoch and time.monotonic() >= held_until:
+                    self._set(0)
+            if self.epoch:
+                wait = max(0.05, min(wait, held_until - time.monotonic()))
+            self._stop.wait(wait)
+        self._release(client)
+
+    def _release(self, client: redis.Redis | None) -> None:
+        epoch, self.epoch = self.epoch, 0
+        if client is None:
+            return
+        try:
+            if epoch:
+                _script(client, "leader_release", self._keys, [self.id, epoch])
+        except (redis.RedisError, OSError) as error:
+            log.warning("could not give the lead up; it will end by itself", scheduler=self.id, error=str(error))
+        finally:
+            client.close()
+
+
+def _script(client: redis.Redis, name: str, keys: list[str], args: list[Arg]) -> int:
+    command = ("EVALSHA", sha(_PACKAGE, name), len(keys), *keys, *args)
+    try:
+        return int(client.execute_command(*command))  # type: ignore[no-untyped-call]
+    except redis.exceptions.NoScriptError:
+        client.script_load(source(_PACKAGE, name))
+        return int(client.execute_command(*command))  # type: ignore[no-untyped-call]

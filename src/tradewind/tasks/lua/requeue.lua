@@ -1,0 +1,51 @@
+-- Shared by the scripts that give a worker's tasks back. Keys built: worker:{id}:queue, worker:{id}:inflight.
+
+-- Put ids back at the head of their queues, in their order (oldest first).
+local function back(entries)
+  local lists = { high = {}, normal = {} }
+  for i = #entries, 1, -1 do table.insert(lists[entries[i].pri], entries[i].id) end
+  push('RPUSH', P .. 'queue:high', lists.high)
+  push('RPUSH', P .. 'queue:normal', lists.normal)
+  for _, e in ipairs(entries) do
+    local key = P .. 'task:' .. e.id
+    redis.call('HSET', key, 'status', 'QUEUED', 'tok', '0')
+    redis.call('HDEL', key, 'worker', 'start')
+    if e.c then uncache(e.id) end
+  end
+end
+
+-- Up to `limit` assigned tasks of a worker's queue, oldest first; the ids leave the queue.
+local function unassign(worker, limit)
+  local key, entries = P .. 'worker:' .. worker .. ':queue', {}
+  local ids = redis.call('LRANGE', key, -limit, -1)
+  for i = #ids, 1, -1 do
+    local f = redis.call('HMGET', P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c')
+    if f[1] == 'ASSIGNED' and f[2] == worker then entries[#entries + 1] = { id = ids[i], pri = f[3], c = f[4] } end
+  end
+  redis.call('LTRIM', key, 0, -(#ids + 1))
+  return entries, #ids
+end
+
+-- Up to `limit` tasks that a lost worker was running: each counts a stall; too many stalls, or a cancel, end it.
+local function stall(worker, limit, max_stalls)
+  local key, entries = P .. 'worker:' .. worker .. ':inflight', {}
+  local ids = redis.call('ZRANGE', key, 0, limit - 1)
+  push('ZREM', key, ids)
+  for _, id in ipairs(ids) do
+    local task = P .. 'task:' .. id
+    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls')
+    if f[1] == 'PROCESSING' and f[2] == worker then
+      local t = { id = id, pri = f[3], c = f[4], type = f[5], wait = f[6] }
+      local stalls = tonumber(f[7] or '0') + 1
+      redis.call('HSET', task, 'stalls', stalls)
+      if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
+        close(id, 'CANCELLED', t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
+      elseif stalls > max_stalls then
+        close(id, 'DEAD', t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')
+      else
+        entries[#entries + 1] = t
+      end
+    end
+  end
+  return entries, #ids
+end

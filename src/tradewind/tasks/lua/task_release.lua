@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- A worker gives tasks back that it will not run: its whole queue when it drains, and the named running ones.
+-- They go to the head of their queues; the attempt does not count.
+-- KEYS 1 worker:{id} 2 worker:{id}:inflight
+-- ARGV 6 worker id 7 generation 8 '1' = its queue too, then pairs id, token ('' = whatever token it has)
+-- Also touches: worker:{id}:queue, queue:high, queue:normal.
+-- Returns how many went back.
+-- include: shared
+-- include: requeue
+local worker = ARGV[6]
+if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return 0 end
+local entries, gone = {}, {}
+for at = 9, #ARGV, 2 do
+  local id, token = ARGV[at], ARGV[at + 1]
+  local f = redis.call('HMGET', P .. 'task:' .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock')
+  if f[1] == 'PROCESSING' and f[2] == worker and (token == '' or f[3] == token) then
+    entries[#entries + 1] = { id = id, pri = f[4], c = f[5] }
+    gone[#gone + 1] = id
+    redis.call('HSET', P .. 'task:' .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))
+    if f[7] then unlock(f[7], worker) end
+  end
+end
+push('ZREM', KEYS[2], gone)
+if ARGV[8] == '1' then
+  local assigned
+  repeat
+    local seen
+    assigned, seen = unassign(worker, 1000)
+    for _, e in ipairs(assigned) do entries[#entries + 1] = e end
+  until seen == 0
+end
+back(entries)
+if #entries > 0 then wake() end
+return #entries

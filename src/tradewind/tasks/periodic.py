@@ -1,0 +1,189 @@
+"""Periodic tasks: definitions in Redis, slots fired by the leader, each slot exactly one task.
+
+A slot's task has the id `{name}_{slot in ms}`, so that two leaders, or one that starts again, make one task of it.
+Slots that passed while nobody led are not caught up: the latest one runs, the others are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+from cronsim import CronSim, CronSimError
+
+from tradewind import codec
+from tradewind.errors import Conflict, Invalid, NotFound, Problem
+from tradewind.ids import is_id
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.record import Request, Submission
+from tradewind.tasks.store import TaskStore
+
+log = structlog.get_logger(__name__)
+_UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_EVERY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+#: Longest sleep between two looks at the definitions.
+LOOK_S = 1.0
+
+
+class Schedule(msgspec.Struct, omit_defaults=True):
+    """`every_ms` or `cron` (five fields, UTC), not both."""
+
+    name: str
+    type: str
+    every_ms: int = 0
+    cron: str = ""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    priority: str = "normal"
+    max_attempts: int = 1
+    timeout_ms: int = 0
+    next_ms: int = 0
+
+    def next_after(self, moment_ms: int) -> int:
+        """The first slot after that moment; slots of an interval are counted from the epoch, so they never drift."""
+        if self.every_ms:
+            return (moment_ms // self.every_ms + 1) * self.every_ms
+        return round(next(CronSim(self.cron, datetime.fromtimestamp(moment_ms / 1000, UTC))).timestamp() * 1000)
+
+
+def parse_every(value: float | str) -> int:
+    """Milliseconds of `30`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. Raises Invalid."""
+    number = 0.0
+    if isinstance(value, str):
+        match = _EVERY.fullmatch(value.strip())
+        if match:
+            number = float(match[1]) * (1 if match[2] == "ms" else _UNITS[match[2]])
+    elif not isinstance(value, bool):
+        number = value * 1000
+    if not 100 <= number <= 366 * 86_400_000:
+        problem = Problem("bad_interval", "every", 'give seconds or "30s", "5m", "1h", "1d"; at least 0.1 s')
+        raise Invalid(f"{value!r} is not an interval", hint=problem.hint, problems=[problem])
+    return round(number)
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """Raises Invalid with everything that is wrong."""
+    problems = []
+    if not is_id(schedule.name):
+        problems.append(Problem("bad_name", "name", "letters, digits, _ and -, at most 64 characters"))
+    if bool(schedule.every_ms) == bool(schedule.cron):
+        problems.append(Problem("every_or_cron", "every", "give either every or cron"))
+    if schedule.cron:
+        try:
+            next(CronSim(schedule.cron, datetime.now(UTC)))
+        except (CronSimError, StopIteration) as error:
+            problems.append(Problem("bad_cron", "cron", f'five fields such as "*/5 * * * *": {error}'))
+    if schedule.priority not in ("high", "normal"):
+        problems.append(Problem("bad_priority", "priority", 'give "high" or "normal"'))
+    if not 1 <= schedule.max_attempts <= 1000:
+        problems.append(Problem("out_of_range", "max_attempts", "give a whole number from 1 to 1000"))
+    if problems:
+        raise Invalid("the schedule is not valid", hint="see problems", problems=problems)
+
+
+class ScheduleStore:
+    def __init__(self, plane: Plane) -> None:
+        self.plane = plane
+
+    async def list(self) -> list[Schedule]:
+        keys, client = self.plane.keys, self.plane.redis
+        with translated():
+            pipe = client.pipeline(transaction=True)
+            pipe.hgetall(keys.schedules())
+            pipe.zrange(keys.schedules_due(), 0, -1, withscores=True)
+            definitions, due = await pipe.execute()
+        slots = {name: int(score) for name, score in due}
+        found = []
+        for name, text in sorted(definitions.items()):
+            schedule = msgspec.json.decode(text, type=Schedule)
+            schedule.next_ms = slots.get(name, 0)
+            found.append(schedule)
+        return found
+
+    async def get(self, name: str) -> Schedule:
+        for schedule in await self.list():
+            if schedule.name == name:
+                return schedule
+        raise _unknown(name)
+
+    async def set(self, schedule: Schedule) -> Schedule:
+        """Create or replace; the same definition keeps its next slot."""
+        check_schedule(schedule)
+        schedule = msgspec.structs.replace(schedule, next_ms=0)
+        text = codec.encode(schedule)
+        first = schedule.next_after(self.plane.clock.now_ms())
+        keys = self.plane.keys
+        args: list[Arg] = [schedule.name, text, first]
+        slot = await self.plane.scripts.run("schedule_set", [keys.schedules(), keys.schedules_due(), keys.wake()], args)
+        schedule.next_ms = int(slot)
+        return schedule
+
+    async def remove(self, name: str) -> None:
+        keys = self.plane.keys
+        with translated():
+            pipe = self.plane.redis.pipeline(transaction=True)
+            pipe.hdel(keys.schedules(), name)
+            pipe.zrem(keys.schedules_due(), name)
+            removed, _ = await pipe.execute()
+        if not removed:
+            raise _unknown(name)
+
+
+class Periodic:
+    """Fires due slots; run by the leader."""
+
+    def __init__(self, plane: Plane, store: TaskStore) -> None:
+        self.plane = plane
+        self.store = store
+        self.schedules = ScheduleStore(plane)
+
+    async def run(self) -> None:
+        while True:
+            next_ms = await self.fire_due(self.plane.clock.now_ms())
+            wait_s = LOOK_S
+            if next_ms:
+                wait_s = min(LOOK_S, max(0.0, (next_ms - self.plane.clock.now_ms()) / 1000))
+            await asyncio.sleep(max(0.005, wait_s))
+
+    async def fire_due(self, now: int) -> int:
+        """Submit the task of every due slot, then move on to the next slot; the ms of the nearest one, or 0."""
+        keys = self.plane.keys
+        with translated():
+            due = await self.plane.redis.zrange(keys.schedules_due(), "-inf", now, byscore=True, withscores=True)
+        for name, score in due:
+            await self._fire(name.decode(), int(score), now)
+        with translated():
+            nearest = await self.plane.redis.zrange(keys.schedules_due(), 0, 0, withscores=True)
+        return int(nearest[0][1]) if nearest else 0
+
+    async def _fire(self, name: str, slot: int, now: int) -> None:
+        keys, client = self.plane.keys, self.plane.redis
+        with translated():
+            text = await client.hget(keys.schedules(), name)
+        if text is None:
+            return
+        schedule = msgspec.json.decode(text, type=Schedule)
+        following = schedule.next_after(now)
+        request = Request(
+            args=schedule.args, kwargs=schedule.kwargs, max_attempts=schedule.max_attempts, timeout_ms=schedule.timeout_ms,
+            tags=["periodic", name],
+        )  # fmt: skip
+        task_id = f"{name}_{slot}"
+        try:
+            await self.store.submit(
+                [Submission(task_id, schedule.type, request, codec.encode(request), schedule.priority)]
+            )
+        except Conflict:
+            log.warning("a slot's task exists already with another request", schedule=name, task=task_id)
+        args: list[Arg] = [name, slot, following, text]
+        await self.plane.scripts.run("schedule_advance", [keys.schedules(), keys.schedules_due()], args)
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no schedule {name!r}", code="schedule_not_found", hint="see schedule list")

@@ -1,0 +1,54 @@
+"""What a task function can ask and say while it runs: its id, its attempt, its progress, whether it shall stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from tradewind import codec
+from tradewind.errors import Invalid
+
+
+class Retry(Exception):
+    """Raise in a task function to be run again after `delay` seconds (None: the usual backoff)."""
+
+    def __init__(self, message: str = "asked to be run again", delay: float | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class Abort(Exception):
+    """Raise in a task function to end FAILED at once, whatever attempts are left."""
+
+
+class Running:
+    """The attempt that runs here. `progress` and `is_cancelled` may be used from a thread, too."""
+
+    __slots__ = ("_report", "attempt", "id", "is_cancelled", "token", "type")
+
+    def __init__(
+        self, task_id: str, task_type: str, attempt: int, token: str, report: Callable[[Running, bytes], None]
+    ) -> None:
+        self.id = task_id
+        self.type = task_type
+        self.attempt = attempt
+        self.token = token
+        self.is_cancelled = False
+        self._report = report
+
+    def progress(self, value: Any) -> None:
+        """Report progress: a number from 0 to 1, or any small JSON. Shown while the task runs; the newest wins."""
+        data = codec.encode(value)
+        if len(data) > 2000:
+            raise Invalid("a progress report is at most 2000 bytes of JSON", code="progress_too_large")
+        self._report(self, data)
+
+
+_running: ContextVar[Running] = ContextVar("tradewind_running")
+enter = _running.set
+
+
+def current() -> Running:
+    """The running task. Raises LookupError outside of one."""
+    return _running.get()

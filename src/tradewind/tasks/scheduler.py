@@ -1,0 +1,135 @@
+"""The scheduler: leads or waits; while it leads it assigns, promotes, reaps, fires periodic tasks and archives.
+
+All of it lives in one task group per term; the end of the term ends the group. Nothing is kept in memory that the
+next leader would miss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from tradewind.errors import TradewindError, Unavailable
+from tradewind.ids import short_random
+from tradewind.tasks.archive import Archiver
+from tradewind.tasks.http_worker import HttpDispatch
+from tradewind.tasks.leader import Leadership
+from tradewind.tasks.leader_store import Deposed, LeaderStore
+from tradewind.tasks.periodic import Periodic
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.store import TaskStore
+
+log = structlog.get_logger(__name__)
+#: Longest wait for news; a delayed task or a rate limit shortens it.
+IDLE_S = 5.0
+TICK_S = 1.0
+SWEEP_S = 3600.0
+
+
+class Scheduler:
+    def __init__(self, plane: Plane, store: TaskStore, scheduler_id: str = "") -> None:
+        self.plane = plane
+        self.store = store
+        self.id = scheduler_id or f"scheduler-{short_random()}"
+        self.leadership: Leadership | None = None
+
+    @property
+    def leads(self) -> bool:
+        return self.leadership is not None and self.leadership.epoch > 0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Stand for election until `stop` is set; gives the lead up on the way out."""
+        lead = self.leadership = Leadership(self.plane, self.id)
+        lead.start()
+        try:
+            while not stop.is_set():
+                await _first(lead.changed.wait(), stop.wait())
+                lead.changed.clear()
+                if lead.epoch and not stop.is_set():
+                    await self._term(lead, stop)
+        finally:
+            await lead.stop()
+
+    async def _term(self, lead: Leadership, stop: asyncio.Event) -> None:
+        """One term, until it is lost or `stop` is set."""
+        store = LeaderStore(self.plane, self.id, lead.epoch)
+        jobs: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("assign", lambda: self._assign(store)),
+            ("tick", lambda: self._tick(store)),
+            ("sweep", lambda: self._sweep(store)),
+            ("periodic", Periodic(self.plane, self.store).run),
+            ("http workers", HttpDispatch(self.plane).run),
+        ]
+        if self.store.archive is not None and self.plane.settings.archive:
+            jobs.append(("archive", Archiver(self.plane, self.store.archive).run))
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(_restarted(name, job, lead), name=f"{self.id} {name}") for name, job in jobs]
+            while lead.epoch == store.epoch and not stop.is_set():
+                await _first(lead.changed.wait(), stop.wait())
+                if lead.epoch != store.epoch:
+                    break
+                lead.changed.clear()
+            for task in running:
+                task.cancel()
+
+    async def _assign(self, store: LeaderStore) -> None:
+        """Assign until there is nothing to do, then wait for news on the server."""
+        limit = self.plane.all_settings.scheduler.assign_batch
+        client = self.plane.link.new_client()
+        wait_s = 0.0
+        try:
+            while True:
+                done = await store.assign(limit, wait_s=wait_s, client=client)
+                if done.is_more:
+                    wait_s = 0.0
+                elif done.next_ms:
+                    wait_s = min(IDLE_S, max(0.005, (done.next_ms - await store.now_ms()) / 1000))
+                else:
+                    wait_s = IDLE_S
+        finally:
+            await client.aclose()
+
+    async def _tick(self, store: LeaderStore) -> None:
+        """Every second: lost workers, overdue attempts, the seed's figures."""
+        while True:
+            for worker in await store.expired_workers():
+                back = await store.evict(worker)
+                log.warning("worker lost; its tasks went back", worker=worker, tasks=back)
+            for worker in await store.live_workers():
+                ended = await store.reap(worker)
+                if ended:
+                    log.warning("attempts ended that ran past their time", worker=worker, tasks=ended)
+            await store.write_metrics()
+            await asyncio.sleep(TICK_S)
+
+    async def _sweep(self, store: LeaderStore) -> None:
+        while True:
+            await store.sweep()
+            await asyncio.sleep(SWEEP_S)
+
+
+async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leadership) -> None:
+    """Run a job for as long as we lead; trouble with a server is logged and tried again."""
+    while True:
+        try:
+            await job()
+        except Deposed:
+            lead.step_down()
+            return
+        except Unavailable as error:
+            log.warning("the scheduler waits for a server", job=name, error=error.message)
+            await asyncio.sleep(0.5)
+        except TradewindError as error:
+            log.error("the scheduler met an error and goes on", job=name, error=error.message, code=error.code)
+            await asyncio.sleep(1)
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    tasks: Sequence[asyncio.Future[object]] = [asyncio.ensure_future(w) for w in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,351 @@
+"""A worker: takes assigned tasks, runs them, commits how they ended.
+
+Two loops share the slots: one takes (waiting on the server while there is nothing), one commits whatever has ended
+since the last commit, so that batches form by themselves. The lease is renewed by a thread (lease.py). When the
+worker is told that it is lost, it stops what it runs (others run it by now) and registers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis.asyncio
+import structlog
+
+from tradewind.errors import Unavailable
+from tradewind.ids import short_random
+from tradewind.redis.connection import RETRYABLE
+from tradewind.tasks.executor import Executor, attempt
+from tradewind.tasks.lease import LeaseKeeper
+from tradewind.tasks.plane import Plane
+from tradewind.tasks.record import Status
+from tradewind.tasks.running import Running
+from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
+
+log = structlog.get_logger(__name__)
+
+#: The worker's queue holds at most this much work ahead (seconds of it at the measured pace, and tasks).
+AHEAD_S = 0.05
+AHEAD_MOST = 1000
+#: One commit carries at most so many endings.
+COMMIT_BATCH = 500
+SYNC_S = 1.0
+
+
+class _Run:
+    """One attempt in progress here."""
+
+    __slots__ = ("began", "state", "stop", "taken", "task", "timer")
+
+    def __init__(self, taken: Taken, state: Running) -> None:
+        self.taken = taken
+        self.state = state
+        self.began = time.monotonic()
+        self.stop: Status | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Worker:
+    """`fields` are the rest of the worker's record (name, labels, …); `types` maps each served type to its signature as JSON."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        worker_id: str,
+        executor: Executor,
+        *,
+        capacity: int,
+        fields: Mapping[str, Any],
+        types: Mapping[str, bytes],
+    ) -> None:
+        self.plane = plane
+        self.id = worker_id
+        self.capacity = capacity
+        self._executor = executor
+        self._fields = {"capacity": capacity, "status": "active", "pull": "1", **fields}
+        self._types = dict(types)
+        self._runs: dict[str, _Run] = {}
+        self._endings: list[Ending] = []
+        self._reports: dict[str, tuple[str, bytes]] = {}
+        self._has_endings = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._is_draining = False
+        self._pace = AHEAD_S
+        self._window = 0
+        self.store = WorkerStore(plane, worker_id, short_random())
+        self._keeper: LeaseKeeper | None = None
+        self._client: redis.asyncio.Redis | None = None
+        self.is_registered = False
+
+    @property
+    def running(self) -> int:
+        return len(self._runs)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; then drain: finish what runs within the grace time, give the rest back, leave."""
+        self._client = self.plane.link.new_client()
+        try:
+            await self._register()
+            async with asyncio.TaskGroup() as group:
+                loops = [
+                    group.create_task(self._take_loop(), name=f"{self.id} take"),
+                    group.create_task(self._control_loop(), name=f"{self.id} control"),
+                    group.create_task(self._sync_loop(), name=f"{self.id} sync"),
+                ]
+                commit = group.create_task(self._commit_loop(), name=f"{self.id} commit")
+                await stop.wait()
+                self._is_draining = True
+                for loop in loops:
+                    loop.cancel()
+                await self._drain(self.plane.all_settings.worker.grace_s)
+                commit.cancel()
+        finally:
+            if self._keeper is not None:
+                await asyncio.to_thread(self._keeper.stop)
+            await self._executor.close()
+            await self._client.aclose()
+
+    # joining and leaving
+
+    async def _register(self) -> None:
+        if self._keeper is not None:
+            await asyncio.to_thread(self._keeper.stop)
+        self.store = WorkerStore(self.plane, self.id, short_random())
+        for delay in (0.1, 0.3, 1, 1, 2, 2, 5):
+            try:
+                back = await self.store.register(self._fields, self._types)
+                break
+            except Unavailable as error:
+                log.warning("worker cannot register yet", worker=self.id, error=error.message)
+                await asyncio.sleep(delay)
+        else:
+            back = await self.store.register(self._fields, self._types)
+        self._lost.clear()
+        loop = asyncio.get_running_loop()
+        self._keeper = LeaseKeeper(
+            self.plane.link,
+            self.store,
+            self.plane.all_settings.scheduler.renew_s,
+            lambda: [run.taken.lock for run in list(self._runs.values()) if run.taken.lock],
+            lambda: _call_soon(loop, self._lost.set),
+        )
+        self._keeper.start()
+        self.is_registered = True
+        log.info(
+            "worker registered", worker=self.id, types=sorted(self._types), capacity=self.capacity, given_back=back
+        )
+
+    async def _rejoin(self) -> None:
+        """Lost: others run our tasks by now, so stop ours; their commits would be refused anyway."""
+        log.warning("worker was lost and registers again", worker=self.id, running=len(self._runs))
+        self.is_registered = False
+        for run in list(self._runs.values()):
+            self._stop_run(run, Status.CANCELLED)
+        self._window = 0
+        await self._register()
+
+    async def _drain(self, grace_s: float) -> None:
+        """Stop intake, finish, cancel, hand back, leave."""
+        if self._keeper is not None:
+            self._keeper.status = "draining"
+            self._keeper.renew_now()
+        try:
+            await self.store.beat("draining")
+            await self.store.release([], queue_too=True)
+            await self._wait_idle(grace_s)
+            left = list(self._runs.values())
+            for run in left:
+                if run.task is not None:
+                    run.task.cancel()
+            await self._flush()
+            for _ in range(3):  # a take that was under way when intake stopped may still have moved something
+                held = [(task_id, "") for task_id, _, _ in await self.store.sync()]
+                back = await self.store.release(held, queue_too=True)
+                if await self.store.leave():
+                    break
+            log.info("worker left", worker=self.id, given_back=len(left), back=back)
+        except (Lost, Unavailable) as error:
+            log.warning("worker could not leave cleanly; its lease will end", worker=self.id, error=error.message)
+
+    async def _wait_idle(self, grace_s: float) -> None:
+        deadline = time.monotonic() + grace_s
+        while (self._runs or self._endings) and time.monotonic() < deadline:
+            self._has_room.clear()
+            try:
+                async with asyncio.timeout(min(0.2, max(0.01, deadline - time.monotonic()))):
+                    await self._has_room.wait()
+            except TimeoutError:
+                pass
+
+    # taking
+
+    async def _take_loop(self) -> None:
+        while True:
+            if self._lost.is_set():
+                await self._rejoin()
+            room = self.capacity - len(self._runs)
+            if room <= 0 or len(self._endings) > 4 * COMMIT_BATCH:
+                self._has_room.clear()
+                await self._has_room.wait()
+                continue
+            window = self._new_window()
+            try:
+                taken = await self.store.take(room, window=window, wait_s=2, client=self._client)
+            except Lost:
+                self._lost.set()
+                continue
+            except Unavailable as error:
+                log.warning("worker cannot take tasks", worker=self.id, error=error.message)
+                await asyncio.sleep(0.5)
+                continue
+            if taken:
+                await self._start(taken)
+
+    def _new_window(self) -> int | None:
+        """How many tasks may wait in the queue beyond the slots, when that has changed enough to tell."""
+        ahead = min(AHEAD_MOST, max(0, int(self.capacity * (AHEAD_S / self._pace - 1))))
+        if abs(ahead - self._window) <= self._window // 4 and (ahead == 0) == (self._window == 0):
+            return None
+        self._window = ahead
+        return ahead
+
+    async def _start(self, batch: list[Taken]) -> None:
+        loop = asyncio.get_running_loop()
+        runs = []
+        for taken in batch:
+            run = _Run(taken, Running(taken.id, taken.type, taken.attempt, taken.token, self._report))
+            self._runs[taken.id] = run
+            run.task = loop.create_task(self._run_one(run), name=taken.id)
+            runs.append(run)
+        await asyncio.sleep(0)  # what does not wait has ended now and needs no timer
+        for run in runs:
+            if run.task is not None and not run.task.done():
+                run.timer = loop.call_later(run.taken.left_ms / 1000, self._stop_run, run, Status.TIMEOUT)
+
+    async def _run_one(self, run: _Run) -> None:
+        try:
+            ending = await attempt(self._executor, run.taken, run.state, lambda: run.stop)
+        except asyncio.CancelledError:
+            return  # the worker stops: drain gives the task back
+        finally:
+            if run.timer is not None:
+                run.timer.cancel()
+            if self._runs.get(run.taken.id) is run:
+                del self._runs[run.taken.id]
+            self._has_room.set()
+        took = time.monotonic() - run.began
+        self._pace += 0.1 * (max(took, 1e-5) - self._pace)
+        if ending.status is not Status.SUCCESS:
+            log.info(
+                "task did not succeed",
+                task=ending.id,
+                type=run.taken.type,
+                attempt=run.taken.attempt,
+                status=str(ending.status),
+                error=ending.error,
+            )
+        self._reports.pop(ending.id, None)
+        self._endings.append(ending)
+        self._has_endings.set()
+
+    def _stop_run(self, run: _Run, reason: Status) -> None:
+        if run.stop is None and run.task is not None and not run.task.done():
+            run.stop = reason
+            run.state.is_cancelled = True
+            run.task.cancel()
+
+    def _report(self, state: Running, value: bytes) -> None:
+        """Progress, maybe from a thread: kept until the next sync, the newest wins."""
+        self._reports[state.id] = (state.token, value)
+
+    # committing
+
+    async def _commit_loop(self) -> None:
+        while True:
+            await self._has_endings.wait()
+            self._has_endings.clear()
+            await self._flush()
+
+    async def _flush(self) -> None:
+        while self._endings:
+            batch, self._endings = self._endings[:COMMIT_BATCH], self._endings[COMMIT_BATCH:]
+            try:
+                verdicts = await self.store.finish(batch)
+            except Unavailable as error:
+                log.warning(
+                    "results wait for Redis",
+                    worker=self.id,
+                    waiting=len(batch) + len(self._endings),
+                    error=error.message,
+                )
+                self._endings = batch + self._endings
+                await asyncio.sleep(0.5)
+                continue
+            for ending, verdict in zip(batch, verdicts, strict=True):
+                if verdict == 0:
+                    log.warning(
+                        "result refused: the task is somebody else's now", task=ending.id, status=str(ending.status)
+                    )
+
+    # cancelling and reconciling
+
+    async def _control_loop(self) -> None:
+        """Cancels as they come; a lost message is made good by the sync loop within a second."""
+        while True:
+            client = self.plane.link.new_client()
+            pubsub = client.pubsub(ignore_subscribe_messages=True)
+            try:
+                await pubsub.subscribe(self.plane.keys.control(self.id))
+                async for message in pubsub.listen():
+                    verb, _, task_id = message["data"].decode().partition(":")
+                    if verb == "cancel" and (run := self._runs.get(task_id)) is not None:
+                        self._stop_run(run, Status.CANCELLED)
+            except RETRYABLE:
+                await asyncio.sleep(1)
+            finally:
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
+                await client.aclose()
+
+    async def _sync_loop(self) -> None:
+        """Every second: progress out, cancel flags in, and what Redis and we disagree about."""
+        strangers: set[str] = set()
+        while True:
+            await asyncio.sleep(SYNC_S)
+            try:
+                reports, self._reports = self._reports, {}
+                for task_id, (token, value) in reports.items():
+                    await self.store.progress(task_id, token, value)
+                strangers = await self._reconcile(await self.store.sync(), strangers)
+            except Lost:
+                self._lost.set()
+                self._has_room.set()
+            except Unavailable as error:
+                log.warning("worker cannot reach Redis", worker=self.id, error=error.message)
+
+    async def _reconcile(self, held: list[tuple[str, str, bool]], strangers: set[str]) -> set[str]:
+        """Stop what shall stop; give back what Redis says we run but we do not (a reply was lost), once seen twice."""
+        unknown: dict[str, str] = {}
+        waiting = {ending.id for ending in self._endings}
+        for task_id, token, shall_stop in held:
+            run = self._runs.get(task_id)
+            if run is None:
+                if task_id not in waiting:
+                    unknown[task_id] = token
+            elif shall_stop or run.taken.token != token:
+                self._stop_run(run, Status.CANCELLED)
+        again = [(task_id, token) for task_id, token in unknown.items() if f"{task_id} {token}" in strangers]
+        if again:
+            log.warning(
+                "tasks given back: the reply that brought them was lost", worker=self.id, tasks=[t for t, _ in again]
+            )
+            await self.store.release(again, queue_too=False)
+        return {f"{task_id} {token}" for task_id, token in unknown.items()}
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    loop.call_soon_threadsafe(call)

@@ -1,0 +1,55 @@
+"""Shared servers, one of each per test process, started when first asked for; each test has its own key prefix."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tradewind.redis.connection import Link, open_link
+from tradewind.settings import RedisSettings
+
+
+@pytest.fixture(scope="session")
+def redis_7() -> Iterator[servers.Server]:
+    with servers.redis_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[servers.Server]:
+    with servers.valkey_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def cluster3() -> Iterator[servers.Cluster]:
+    with servers.redis_cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[servers.Server]:
+    with servers.postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=["redis_7", "valkey", "cluster3"])
+def any_redis(request: pytest.FixtureRequest) -> Any:
+    """Redis 7.0, Valkey and a cluster in turn; tests that kill or pause a server start one of their own."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def key_prefix() -> str:
+    return f"t{secrets.token_hex(5)}:"
+
+
+@pytest.fixture
+async def link(any_redis: servers.Server | servers.Cluster) -> AsyncIterator[Link]:
+    link = await open_link(RedisSettings(url=any_redis.url))
+    yield link
+    await link.close()
