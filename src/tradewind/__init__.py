@@ -1,8 +1,14 @@
 """Tradewind: decision loops against the real world, in one product."""
 
-from tradewind.settings import Settings
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from tradewind.tasks import Abort, Retry, current, task
-from tradewind.tasks.client import BlockingClient, Client, Handle, TaskFailed, connect
+
+if TYPE_CHECKING:
+    from tradewind.settings import Settings
+    from tradewind.tasks.client import BlockingClient, Client, Handle, TaskFailed, connect
 
 __version__ = "0.1.0"
 
@@ -18,3 +24,16 @@ __all__ = [
     "current",
     "task",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The rest of the public names, loaded at first use: a module of task functions needs only `task`."""
+    if name == "Settings":
+        from tradewind.settings import Settings
+
+        return Settings
+    if name in __all__:
+        from tradewind.tasks import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module 'tradewind' has no attribute {name!r}")

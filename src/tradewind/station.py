@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -24,9 +24,7 @@ from tradewind.ids import short_random
 from tradewind.logs import configure_logging
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
-from tradewind.sql import Sql, open_sql
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
-from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.cpu_pool import CpuExecutor
@@ -36,10 +34,14 @@ from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.listing import TaskListing
 from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
 from tradewind.tasks.plane import Plane
-from tradewind.tasks.scheduler import Scheduler
 from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker import Worker
 from tradewind.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from tradewind.sql import Sql
+    from tradewind.tasks.archive_table import TaskArchive
+    from tradewind.tasks.scheduler import Scheduler
 
 log = structlog.get_logger(__name__)
 ROLES = ("scheduler", "worker", "api")
@@ -60,8 +62,7 @@ class Station:
         self.sql = sql
         self.name = settings.worker.name or platform.node()
         self.plane = Plane(link, settings)
-        archive = TaskArchive(sql) if sql is not None else None
-        self.tasks = TaskStore(self.plane, archive)
+        self.tasks = TaskStore(self.plane, _archive(sql) if sql is not None else None)
         self.control = TaskControl(self.plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(self.plane)
@@ -74,6 +75,8 @@ class Station:
         async with asyncio.TaskGroup() as group:
             running: dict[str, list[asyncio.Task[None]]] = {role: [] for role in ROLES}
             if "scheduler" in self.roles:
+                from tradewind.tasks.scheduler import Scheduler
+
                 self.scheduler = Scheduler(self.plane, self.tasks, self.settings.scheduler.id)
                 running["scheduler"].append(group.create_task(self.scheduler.run(stops["scheduler"]), name="scheduler"))
             if "worker" in self.roles:
@@ -166,20 +169,15 @@ class Station:
         return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures)
 
     async def _serve_api(self, stop: asyncio.Event) -> None:
-        import uvicorn
-
-        from tradewind.api.app import create_app
+        from tradewind.api.app import create_app  # heavy, and only this role needs it
+        from tradewind.api.server import make_server
 
         listener = bind(self.settings.api.host, self.settings.api.port)
-        config = uvicorn.Config(
-            create_app(self), log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5, ws="none"
-        )
-        server = uvicorn.Server(config)
-        server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # signals are ours
+        server = make_server(create_app(self), self.settings.api)
         host, port = listener.getsockname()[:2]
         log.info("api listens", url=f"http://{host}:{port}")
         async with asyncio.TaskGroup() as group:
-            serving = group.create_task(server.serve(sockets=[listener]), name="uvicorn")
+            serving = group.create_task(server.serve(sockets=[listener]), name="api server")
             await stop.wait()
             server.should_exit = True
             await serving
@@ -214,6 +212,8 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         if settings.tasks.archive and roles & {"scheduler", "api"}:
             if not settings.sql.url:
                 settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+            from tradewind.sql import open_sql  # heavy, and not every role needs it
+
             sql = await open_sql(settings.sql.url, settings.data_dir)
             stack.push_async_callback(sql.close)
         yield Station(settings, roles, link, facts, sql)
@@ -269,6 +269,12 @@ def run_station(settings: Settings, roles: frozenset[str]) -> int:
 def _leaf(group: BaseExceptionGroup[TradewindError]) -> TradewindError:
     first = group.exceptions[0]
     return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _archive(sql: Sql) -> TaskArchive:
+    from tradewind.tasks.archive_table import TaskArchive
+
+    return TaskArchive(sql)
 
 
 def _part(is_ok: bool, detail: str) -> dict[str, str]:

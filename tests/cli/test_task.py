@@ -55,7 +55,8 @@ def test_submit_sends_only_what_was_given(cli: Cli, canned: Canned) -> None:
     assert canned.asked[-1][1] == {"type": "echo", "args": ["hi"]}
     cli(
         "task", "submit", "echo", "--kwargs", '{"value": 0}', "--priority", "high", "--delay", "2", "--timeout", "3",
-        "--max-attempts", "4", "--idempotency-key", "k", "--tag", "a", "--tag", "b", "--label", "gpu", "--exclusive", "x",
+        "--max-attempts", "4", "--idempotency-key", "k", "--tag", "a", "--tag", "b", "--label", "gpu",
+        "--exclusive", "x",
     )  # fmt: skip
     assert canned.asked[-1][1] == {
         "type": "echo", "kwargs": {"value": 0}, "priority": "high", "delay_s": 2.0, "timeout_s": 3.0, "max_attempts": 4,

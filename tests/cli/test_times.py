@@ -9,7 +9,17 @@ NOW_MS = 1_700_000_000_000
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.34, "340ms"), (4.21, "4.2s"), (42, "42s"), (185, "3m 5s"), (7800, "2h 10m"), (435_600, "5d 1h"), (-3, "0ms")],
+    [
+        (0.34, "340ms"),
+        (4.21, "4.2s"),
+        (42, "42s"),
+        (59.9, "59s"),
+        (120, "2m"),
+        (185, "3m 5s"),
+        (7800, "2h 10m"),
+        (435_600, "5d 1h"),
+        (-3, "0ms"),
+    ],
 )
 def test_a_span_is_short(seconds: float, text: str) -> None:
     assert span(seconds) == text

@@ -18,6 +18,7 @@ MAX_DEPTH = 100
 #: What a JSON number may be so that Redis, both SQL databases and other languages keep it.
 _INT_RANGE = range(-(2**63), 2**64)
 _LONG_NUMBER = re.compile(rb"\d{19}")
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 _BYTE = re.compile(r" ?\(byte (\d+)\)")
 _decode = msgspec.json.Decoder().decode
 
@@ -102,15 +103,19 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _malformed(data: bytes, message: str) -> Refused:
-    text = message.removeprefix("JSON is malformed: ")
-    found = _BYTE.search(text)
-    if found is None:
-        where = "at the end" if "truncated" in text else "see the message"
-    else:
+    found = _BYTE.search(message)
+    what = _BYTE.sub("", message).removeprefix("JSON is malformed: ").lower()
+    if found is not None:
         before = data[: int(found[1])]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        where = f"at byte {found[1]} (line {line}, column {column})"
-    return _bad_json(_BYTE.sub("", text).lower(), f"look {where}" if "message" not in where else "send strict JSON")
+        hint = f"look at byte {found[1]} (line {line}, column {column})"
+    elif "truncated" in what:
+        hint = "look at the end"
+        if _SURROGATE.search(data):  # the decoder runs over the end in search of the other half
+            hint += ", and for a lone surrogate such as \\ud800"
+    else:
+        hint = "send strict JSON"
+    return _bad_json(what, hint)
 
 
 def _too_deep() -> Refused:

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Mount
+from starlette.routing import Match
 
 from tradewind import codec
 from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Problem, TimedOut, TradewindError, Unavailable
@@ -95,8 +95,8 @@ def allowed_methods(app: FastAPI, request: Request) -> list[str]:
     methods: set[str] = set()
     for route in app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
-            methods |= {"GET", "HEAD"} if isinstance(route, Mount) else getattr(route, "methods", None) or set()
-    return sorted(methods)
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods) or ["GET", "HEAD"]  # inside a mount, whose scope the routes do not match again
 
 
 def _path(loc: Sequence[Any]) -> str:

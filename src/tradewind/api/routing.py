@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +12,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tradewind import codec
+from tradewind.errors import TimedOut
 
 Handler = Callable[[Request], Awaitable[Response]]
 #: Where the door finds the path of the route for its figures; the path that was asked for would be without bound.
 ROUTE_KEY = "tradewind.route"
+#: From the first byte of the body to the first byte of the answer.
+LIMIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,19 @@ class Endpoint:
     body: str | None = None
     query: Sequence[Parameter] = field(default=())
     media_type: str = "application/json"
+    limit_s: float = LIMIT_S
 
     def route(self) -> Route:
         async def handle(request: Request) -> Response:
             request.scope[ROUTE_KEY] = self.path
-            return await self.run(request)
+            try:
+                async with asyncio.timeout(self.limit_s):
+                    return await self.run(request)
+            except TimeoutError as error:
+                raise TimedOut(
+                    f"{self.method} {self.path} was not done within {self.limit_s:g} s",
+                    hint="it may still have happened: look, or repeat it with an idempotency key",
+                ) from error
 
         return Route(self.path, handle, methods=[self.method], name=f"{self.method} {self.path}")
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tradewind import codec
 from tradewind.api.body import check_query, query_limit, query_number, read_json, read_object
 from tradewind.api.known_types import KnownTypes
-from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.api.waiting import Endings
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.ids import is_id, is_task_id
@@ -19,7 +19,7 @@ from tradewind.tasks.check import check_tasks
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import MAX_LIMIT, Filter, Page, TaskListing
 from tradewind.tasks.record import Status, parse_status
-from tradewind.tasks.store import Accepted, TaskStore
+from tradewind.tasks.store import Accepted, TaskNotFound, TaskStore
 
 MAX_WAIT_S = 60.0
 _BATCH = frozenset({"tasks"})
@@ -47,7 +47,14 @@ class TaskRoutes:
     async def submit(self, request: Request) -> Response:
         raw = await read_json(request, self._settings.api.max_body_bytes)
         accepted = (await self._accept([raw], single=True))[0]
-        task = await self._store.get(accepted.id)  # not through the cache: a submission should not write it
+        try:
+            task = await self._store.get(accepted.id)  # not through the cache: a submission should not write it
+        except TaskNotFound as error:
+            raise Conflict(
+                f"the idempotency key brought in task {accepted.id!r}, which has ended and is forgotten",
+                code="already_forgotten",
+                hint="use a new key to run it again",
+            ) from error
         return json_response(task.view(), 201 if accepted.is_new else 200)
 
     async def submit_batch(self, request: Request) -> Response:
@@ -160,7 +167,7 @@ class TaskRoutes:
             ),
             Endpoint(
                 "GET", one, self.show, "Show a task, at once or when it has ended",
-                {200: _TASK, 404: _UNKNOWN, 422: _BAD}, query=(wait,),
+                {200: _TASK, 404: _UNKNOWN, 422: _BAD}, query=(wait,), limit_s=LIMIT_S + MAX_WAIT_S,
             ),
             Endpoint(
                 "POST", f"{one}/cancel", self.cancel, "Cancel a task",

@@ -25,7 +25,7 @@ SCAN = 1000
 CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 5.0
 #: Keys that always expire, by what follows the prefix; see keys.py.
 EXPIRING = re.compile(
-    r"task:(idem|cancel|cache|status):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!type:)[^:]+"
+    r"task:(idem|cancel|cache|status):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!types$)[^:]+"
 )
 TASK = re.compile(r"task:(?P<id>[A-Za-z0-9_-]+)")
 NOT_TASKS = frozenset({"task:token", "task:types", "task:outbox"})
@@ -180,7 +180,7 @@ async def _keys(plane: Plane) -> list[Check]:
     listed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     example = suspects[0].decode(errors="replace")
     hint = f"such as {example}; a leader's hourly sweep removes them, otherwise report it"
-    return [Check("expiry", "warn", f"{len(suspects)} keys never expire although they should: {listed}", hint)]
+    return [Check("expiry", "warn", f"keys that never expire although they should: {listed}", hint)]
 
 
 def kind_of(key: str, keys: Keys) -> str | None:

@@ -75,7 +75,7 @@ def _table(schedules: list[dict[str, Any]]) -> RenderableType:
             s["name"],
             s["type"],
             _when(s),
-            relative(s.get("next_at") or s.get("next_run"), now),
+            relative(s.get("next_at"), now),
             s.get("priority"),
             short(json_text(s["args"])) if s.get("args") else None,
             short(json_text(s["kwargs"])) if s.get("kwargs") else None,
@@ -89,4 +89,6 @@ def _table(schedules: list[dict[str, Any]]) -> RenderableType:
 def _when(schedule: dict[str, Any]) -> str:
     if schedule.get("cron"):
         return str(schedule["cron"])
-    return f"every {schedule.get('every') or schedule.get('every_s')}"
+    from tradewind.cli.times import span
+
+    return f"every {span(schedule['every_s'])}"

@@ -78,8 +78,7 @@ def start(roles: Sequence[str], config: Path | None, overrides: dict[str, Any]) 
     settings = load_settings(config, overrides)
     check_host(settings, wanted)
     check_shared_redis(settings, wanted)
-    if "worker" in wanted or "imports" in overrides:
-        import_modules(settings.imports)
+    import_modules(settings.imports)
     from tradewind.station import run_station
 
     return run_station(settings, wanted)

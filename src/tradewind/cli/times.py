@@ -8,17 +8,17 @@ _UNITS = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def span(seconds: float) -> str:
-    """`340ms`, `4.2s`, `3m 5s`, `2h 10m`, `5d 1h`."""
+    """`340ms`, `4.2s`, `30s`, `3m 5s`, `2h`, `5d 1h`."""
     seconds = max(0.0, seconds)
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 60:
-        return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"
+        return f"{seconds:.1f}s" if seconds < 9.95 else f"{int(seconds)}s"
     for index, (size, unit) in enumerate(_UNITS):
         if seconds >= size:
             count, rest = divmod(int(seconds), size)
             lower, lower_unit = _UNITS[index + 1] if index + 1 < len(_UNITS) else (1, "s")
-            return f"{count}{unit} {rest // lower}{lower_unit}"
+            return f"{count}{unit} {rest // lower}{lower_unit}" if rest // lower else f"{count}{unit}"
     raise AssertionError("unreachable")
 
 

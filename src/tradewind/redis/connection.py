@@ -35,6 +35,7 @@ from tradewind.redis.embedded import Embedded, start_embedded
 from tradewind.redis.faults import RETRYABLE as RETRYABLE
 from tradewind.redis.faults import translate
 from tradewind.redis.faults import translated as translated
+from tradewind.redis.packing import packed
 from tradewind.redis.pool import WaitingMasterPool, WaitingPool
 from tradewind.redis.slots import (
     BlockingSlotConnection,
@@ -155,7 +156,7 @@ class Link:
         kind: type[Any]
         if self._sentinel is not None:
             kind = MasterSSLConnection if target.tls else MasterConnection
-            masters = WaitingMasterPool(target.master, self._sentinel, connection_class=kind, **options)  # type: ignore[no-untyped-call]
+            masters = WaitingMasterPool(target.master, self._sentinel, connection_class=packed(kind), **options)  # type: ignore[no-untyped-call]
             return redis.asyncio.Redis.from_pool(masters)
         if self._owner is not None:
             own = {**self._options(options["retry"]), "socket_timeout": self._settings.read_timeout_s}
@@ -167,7 +168,7 @@ class Link:
         else:
             options["host"], options["port"] = target.nodes[0]
             kind = SSLConnection if target.tls else Connection
-        pool = WaitingPool(connection_class=kind, **options)
+        pool = WaitingPool(connection_class=packed(kind), **options)
         return redis.asyncio.Redis.from_pool(pool)
 
     def _options(self, retry: Retry | SyncRetry) -> dict[str, Any]:

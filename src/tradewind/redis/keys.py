@@ -42,7 +42,7 @@ class Keys:
     # tasks
 
     def task(self, task_id: str) -> str:
-        """hash; type, status, pri, at, due, max, tmo, ddl, lock, lab, n, stalls, tok, worker, start, end, prog, err, wait, c, tomb. Expires 300 s after its archive. Task scripts."""
+        """hash; type, status, pri, at, due, max, tmo, ddl, lock, lab, n, stalls, tok, worker, start, end, prog, err, wait, c, tomb, x. Expires 300 s after its archive. Task scripts."""
         return f"{self.p}task:{task_id}"
 
     def body(self, task_id: str) -> str:
@@ -68,6 +68,10 @@ class Keys:
     def token(self) -> str:
         """string; counter that fencing tokens come from. No TTL. task_take."""
         return f"{self.p}task:token"
+
+    def marked(self) -> str:
+        """set; ids of running tasks that somebody waits for, cached or asked to stop, or that hold a lock: looked at closely when they end. Members leave with the task's end. task_take, task_wait, task_cache, task_cancel."""
+        return f"{self.p}task:marked"
 
     def types(self) -> str:
         """hash; task type → its parameters as JSON, so that any process can check a submission. Swept after 7 days without a worker. worker_register."""
@@ -96,7 +100,7 @@ class Keys:
         return f"{self.p}worker:{worker_id}:queue"
 
     def worker_inflight(self, worker_id: str) -> str:
-        """zset; ids that the worker runs; score = ms when the attempt must have ended. Emptied by finish, release or evict. task_take."""
+        """zset; ids that the worker runs; score = fencing token of the attempt. Emptied by finish, release or evict. task_take."""
         return f"{self.p}worker:{worker_id}:inflight"
 
     def worker_type(self, task_type: str) -> str:

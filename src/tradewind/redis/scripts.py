@@ -63,11 +63,14 @@ class Scripts:
         `first` is a command sent before them in the same round trip (a blocking one delays the scripts on the
         server, not on the wire); its reply is dropped. Raises Unavailable when the server stays away.
         """
+        is_known = True
         for attempt in range(self._attempts):
             try:
+                if not is_known:
+                    await self.load(calls)
                 return await self._once(calls, first, client or self.link.client)
             except rex.NoScriptError:
-                await self.load(calls)
+                is_known = False
             except RETRYABLE as error:
                 if attempt == self._attempts - 1:
                     with translated():

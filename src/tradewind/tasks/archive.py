@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -16,9 +16,11 @@ from tradewind.errors import Invalid
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.archive_row import ArchiveRow, row_from_redis
-from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import TERMINAL
+
+if TYPE_CHECKING:
+    from tradewind.tasks.archive_table import TaskArchive
 
 log = structlog.get_logger(__name__)
 #: Tasks per transaction, about; entries are taken whole.

@@ -198,26 +198,35 @@ def check_task(
 
 
 def check_plain(
-    kind: str, calls: Sequence[Sequence[Any]], signature: Signature, *, max_payload: int
-) -> list[Submission] | None:
-    """The fast way for many calls of one type without options; None when anything is unusual (then use check_tasks)."""
+    calls: Sequence[Sequence[Any]], signature: Signature, *, max_payload: int
+) -> tuple[Request, list[bytes]] | None:
+    """The fast way for many calls of one type without options: a model request and each call's request line.
+
+    None when anything is unusual; then check_tasks says what.
+    """
     fits = signature.quick_check()
     if fits is None:
         return None
-    submissions = []
-    default = (signature.max_attempts, signature.timeout_ms, signature.backoff_ms, signature.backoff_max_ms)
-    for new_id, args in zip(new_ids(len(calls)), calls, strict=True):
-        if not fits(args):
-            return None
-        request = Request(list(args), {}, default[0], default[1], 0, default[2], default[3])
-        try:
-            line = codec.encode(request)
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            return None
-        if len(line) > max_payload:
-            return None
-        submissions.append(Submission(new_id, kind, request, line))
-    return submissions
+    model = Request(
+        max_attempts=signature.max_attempts,
+        timeout_ms=signature.timeout_ms,
+        backoff_ms=signature.backoff_ms,
+        backoff_max_ms=signature.backoff_max_ms,
+    )
+    lines = []
+    encode = codec.encode
+    try:
+        for args in calls:
+            if not fits(args):
+                return None
+            model.args = list(args)
+            line = encode(model)
+            if len(line) > max_payload:
+                return None
+            lines.append(line)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    return model, lines
 
 
 def check_tasks(

@@ -10,7 +10,6 @@ import contextvars
 import functools
 import random
 import traceback
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -89,14 +88,14 @@ def encoded(result: Any) -> bytes:
     return data
 
 
-async def attempt(executor: Executor, taken: Taken, state: Running, why_stopped: Callable[[], Status | None]) -> Ending:
-    """Run one attempt to its end. `why_stopped` tells what a cancellation meant: TIMEOUT, CANCELLED, or None (worker stops)."""
+async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
+    """Run one attempt to its end. When it is cancelled, `state.stopped` tells what that meant; None: the worker stops."""
     request = decode_request(taken.request)
     try:
         result = await executor.run(taken, request, state)
-        return Ending(taken.id, taken.token, _SUCCESS, b'{"result":' + result + b"}")
+        return Ending(taken.id, taken.token, taken.type, _SUCCESS, taken.request, b'{"result":' + result + b"}")
     except asyncio.CancelledError:
-        reason = why_stopped()
+        reason = state.stopped
         if reason is None:
             raise
         if reason is Status.TIMEOUT:
@@ -126,11 +125,12 @@ def failed(
         return ended(taken, status, failure)
     if delay_ms is None:
         delay_ms = backoff_ms(request, max(1, taken.attempt - taken.stalls), random.random)
-    return Ending(taken.id, taken.token, status, delay_ms=delay_ms, error=f"{failure.type}: {failure.message}"[:500])
+    error = f"{failure.type}: {failure.message}"[:500]
+    return Ending(taken.id, taken.token, taken.type, status, taken.request, delay_ms=delay_ms, error=error)
 
 
 def ended(taken: Taken, status: Status, failure: Failure) -> Ending:
-    return Ending(taken.id, taken.token, status, codec.encode({"error": failure}))
+    return Ending(taken.id, taken.token, taken.type, status, taken.request, codec.encode({"error": failure}))
 
 
 def _failure(error: BaseException) -> Failure:

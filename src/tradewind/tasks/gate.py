@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import httpx2 as httpx
 import redis.asyncio
 import structlog
 
@@ -113,18 +113,29 @@ class RedisGate(Gate):
         return [accepted.id for accepted in await self._store.submit(found)]
 
     async def submit_plain(self, kind: str, calls: Sequence[Sequence[Any]]) -> list[str]:
+        """While Redis takes one batch the next one is made ready."""
         types = await self._known_types({kind})
         ids: list[str] = []
-        for start in range(0, len(calls), BATCH):
-            part = calls[start : start + BATCH]
-            signature = types.get(kind)
-            plain = signature and check_plain(kind, part, signature, max_payload=self._settings.tasks.max_payload_bytes)
-            if plain:
-                await self._store.submit(plain)
-                ids += [s.id for s in plain]
-            else:
-                ids += await self.submit([{"type": kind, "args": list(args)} for args in part])
+        sending: deque[asyncio.Task[list[str]]] = deque()
+        try:
+            for start in range(0, len(calls), BATCH):
+                job = self._submit_batch(kind, calls[start : start + BATCH], types.get(kind))
+                sending.append(asyncio.create_task(job, name="tradewind submit"))
+                await asyncio.sleep(0)
+                if len(sending) > 2:
+                    ids += await sending.popleft()
+            while sending:
+                ids += await sending.popleft()
+        finally:
+            for task in sending:
+                task.cancel()
         return ids
+
+    async def _submit_batch(self, kind: str, calls: Sequence[Sequence[Any]], signature: Signature | None) -> list[str]:
+        plain = signature and check_plain(calls, signature, max_payload=self._settings.tasks.max_payload_bytes)
+        if plain:
+            return await self._store.submit_plain(kind, *plain)
+        return await self.submit([{"type": kind, "args": list(args)} for args in calls])
 
     async def view(self, task_id: str) -> dict[str, Any]:
         return (await self._store.get(task_id)).view()
@@ -184,7 +195,10 @@ class RedisGate(Gate):
 class HttpGate(Gate):
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._client = httpx.AsyncClient(base_url=self._url, timeout=30)
+        import httpx2  # heavy, and only this gate needs it
+
+        self._client = httpx2.AsyncClient(base_url=self._url, timeout=30)
+        self._trouble = httpx2.HTTPError
 
     async def open(self) -> None:
         await self._ask("GET", "/api/v1/queues")
@@ -197,7 +211,7 @@ class HttpGate(Gate):
         headers = {"Content-Type": "application/json"} if content else {}
         try:
             answer = await self._client.request(method, path, content=content, headers=headers, params=params)
-        except httpx.HTTPError as error:
+        except self._trouble as error:
             raise Unavailable(f"no station at {self._url}: {error}", hint="start one with: tradewind up") from error
         if answer.status_code >= 400:
             raise _error(answer.status_code, answer.content)

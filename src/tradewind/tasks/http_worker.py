@@ -84,12 +84,12 @@ class _Call:
 
     def __init__(self, taken: Taken) -> None:
         self.taken = taken
-        self.stopped: Status | None = None
+        self.state = Running(taken.id, taken.type, taken.attempt, taken.token, _unreported)
         self.job: asyncio.Future[Ending] | None = None
 
     def stop(self, reason: Status) -> None:
-        if self.stopped is None and self.job is not None:
-            self.stopped = reason
+        if self.state.stopped is None and self.job is not None:
+            self.state.stopped = reason
             self.job.cancel()
 
 
@@ -169,8 +169,7 @@ class HttpDispatch:
 
     async def _run_one(self, store: WorkerStore, executor: HttpExecutor, call: _Call) -> None:
         taken = call.taken
-        state = Running(taken.id, taken.type, taken.attempt, taken.token, lambda *_: None)
-        call.job = asyncio.ensure_future(attempt(executor, taken, state, lambda: call.stopped))
+        call.job = asyncio.ensure_future(attempt(executor, taken, call.state))
         timer = asyncio.get_running_loop().call_later(taken.left_ms / 1000, call.stop, Status.TIMEOUT)
         try:
             ending = await call.job
@@ -185,6 +184,10 @@ class HttpDispatch:
             for task_id, _, shall_stop in await store.sync():
                 if shall_stop and (call := running.get(task_id)) is not None:
                     call.stop(Status.CANCELLED)
+
+
+def _unreported(_state: Running, _value: bytes) -> None:
+    """A service reports no progress."""
 
 
 def _forget(running: dict[str, _Call], task_id: str, _: asyncio.Task[None]) -> None:

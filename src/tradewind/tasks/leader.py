@@ -40,6 +40,7 @@ class Leadership:
         self._thread = threading.Thread(target=self._run, name=f"leader-{scheduler_id}", daemon=True)
 
     def start(self) -> None:
+        log.info("stands for election", scheduler=self.id)
         self._thread.start()
 
     async def stop(self) -> None:
@@ -47,9 +48,10 @@ class Leadership:
         self._stop.set()
         await asyncio.to_thread(self._thread.join, 5)
 
-    def step_down(self) -> None:
-        """Called when a script said that the term is over."""
-        self._set(0)
+    def step_down(self, epoch: int) -> None:
+        """Called when a script said that this term is over; a newer one goes on."""
+        if epoch == self.epoch:
+            self._set(0)
 
     def _set(self, epoch: int) -> None:
         if epoch == self.epoch:

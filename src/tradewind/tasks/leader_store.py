@@ -112,7 +112,8 @@ class LeaderStore:
         """End attempts of a live worker that ran past their time."""
         keys = self.plane.keys
         names = [*self._fence, keys.worker_inflight(worker_id), keys.delayed()]
-        args = [*self._head(), worker_id, OVERDUE_GRACE_MS, EVICT_BATCH]
+        timeout_ms = int(self.plane.settings.default_timeout_s * 1000)
+        args = [*self._head(), worker_id, OVERDUE_GRACE_MS, EVICT_BATCH, timeout_ms]
         ended: int = self._checked(await self.plane.scripts.run("task_reap", names, args))[0]
         return ended
 

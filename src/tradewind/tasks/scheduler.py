@@ -65,7 +65,10 @@ class Scheduler:
         if self.store.archive is not None and self.plane.settings.archive:
             jobs.append(("archive", Archiver(self.plane, self.store.archive).run))
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(_restarted(name, job, lead), name=f"{self.id} {name}") for name, job in jobs]
+            running = [
+                group.create_task(_restarted(name, job, lead, store.epoch), name=f"{self.id} {name}")
+                for name, job in jobs
+            ]
             while lead.epoch == store.epoch and not stop.is_set():
                 await _first(lead.changed.wait(), stop.wait())
                 if lead.epoch != store.epoch:
@@ -110,13 +113,13 @@ class Scheduler:
             await asyncio.sleep(SWEEP_S)
 
 
-async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leadership) -> None:
+async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leadership, epoch: int) -> None:
     """Run a job for as long as we lead; trouble with a server is logged and tried again."""
     while True:
         try:
             await job()
         except Deposed:
-            lead.step_down()
+            lead.step_down(epoch)
             return
         except Unavailable as error:
             log.warning("the scheduler waits for a server", job=name, error=error.message)

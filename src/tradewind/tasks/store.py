@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tradewind import codec
 from tradewind.errors import Conflict, NotFound, Overloaded
+from tradewind.ids import new_ids
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
-from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.plane import CACHE_MS, CANCEL_MS, Plane
-from tradewind.tasks.record import Status, Submission, Task, from_redis
+from tradewind.tasks.record import Request, Status, Submission, Task, from_redis
+
+if TYPE_CHECKING:  # SQLAlchemy is heavy, and a worker needs none of it
+    from tradewind.tasks.archive_table import TaskArchive
 
 
 class TaskNotFound(NotFound):
@@ -63,12 +66,9 @@ class TaskStore:
         """Accept all or none. Raises Conflict (idempotency key with another request, id taken) or Overloaded."""
         if not submissions:
             return []
-        settings = self.plane.settings
-        args: list[Arg] = [
-            *self.plane.head(), settings.max_queued, settings.outbox_max, "1", int(settings.idempotency_ttl_s * 1000)
-        ]  # fmt: skip
+        args = self._submit_head()
         for s in submissions:
-            args += (s.id, s.type, s.priority, s.line, _options(s))
+            args += (s.id, s.type, s.priority, s.line, _options(s.type, s.request, s.line, s.delay_ms, s.eta_ms))
         reply = await self.plane.scripts.run("task_submit", self._submit_keys, args)
         if reply[0] == 1:
             return [
@@ -77,9 +77,26 @@ class TaskStore:
                 else Accepted(answer[1:].decode(), Status.QUEUED, is_new=False)
                 for s, answer in zip(submissions, reply[1:], strict=True)
             ]
-        raise self._refusal(submissions, reply)
+        raise self._refusal([s.request.idempotency_key for s in submissions], reply)
 
-    def _refusal(self, submissions: Sequence[Submission], reply: list[Any]) -> Exception:
+    async def submit_plain(self, kind: str, model: Request, lines: Sequence[bytes]) -> list[str]:
+        """Many calls of one type that differ in their arguments only; the new ids. All or none. Raises Overloaded."""
+        options = _options(kind, model, b"", 0, 0)
+        ids = new_ids(len(lines))
+        args = self._submit_head()
+        for task_id, line in zip(ids, lines, strict=True):
+            args += (task_id, kind, "normal", line, options)
+        reply = await self.plane.scripts.run("task_submit", self._submit_keys, args)
+        if reply[0] != 1:
+            raise self._refusal([""] * len(ids), reply)
+        return ids
+
+    def _submit_head(self) -> list[Arg]:
+        settings = self.plane.settings
+        lasts_ms = int(settings.idempotency_ttl_s * 1000)
+        return [*self.plane.head(), settings.max_queued, settings.outbox_max, "1", lasts_ms]
+
+    def _refusal(self, keys: Sequence[str], reply: list[Any]) -> Exception:
         if reply[0] == -2:
             return Overloaded(
                 f"{reply[1]} tasks are queued already",
@@ -94,13 +111,13 @@ class TaskStore:
                 hint="is the SQL database reachable? see /health",
                 retry_after_s=10,
             )
-        first, owner = submissions[reply[1] - 1], reply[2].decode()
+        owner = reply[2].decode()
         if reply[0] == -4:
             return Conflict(
                 f"there is a task {owner!r} already", code="id_taken", hint="leave the id out to get a new one"
             )
         return Conflict(
-            f"idempotency key {first.request.idempotency_key!r} belongs to task {owner!r} with another request",
+            f"idempotency key {keys[reply[1] - 1]!r} belongs to task {owner!r} with another request",
             code="idempotency_mismatch",
             hint="use a new key for a new request",
         )
@@ -143,14 +160,16 @@ class TaskStore:
             fields = dict(zip(row[0][::2], row[0][1::2], strict=True))
             token = fields.get(b"tok", b"").decode()
         text = codec.encode(task.view())
-        names = [keys.task(task_id), keys.cache(task_id), keys.status(task_id)]
-        await self.plane.scripts.run("task_cache", names, [str(task.status), token, text, CACHE_MS])
+        names = [keys.task(task_id), keys.cache(task_id), keys.status(task_id), keys.marked()]
+        await self.plane.scripts.run("task_cache", names, [str(task.status), token, text, CACHE_MS, task_id])
         return text
 
     async def cancel(self, ids: Sequence[str]) -> list[Cancelled]:
         """Cancel each; one that had ended before keeps its state (is_done False). Raises TaskNotFound."""
-        args: list[Arg] = [*self.plane.head(), CANCEL_MS, *ids]
-        replies = await self.plane.scripts.run("task_cancel", [self.plane.keys.delayed()], args)
+        timeout_ms = int(self.plane.settings.default_timeout_s * 1000)
+        args: list[Arg] = [*self.plane.head(), CANCEL_MS, timeout_ms, *ids]
+        names = [self.plane.keys.delayed(), self.plane.keys.marked()]
+        replies = await self.plane.scripts.run("task_cancel", names, args)
         done = []
         for task_id, reply in zip(ids, replies, strict=True):
             if reply[0] == -1:
@@ -191,13 +210,12 @@ class TaskStore:
         return statuses
 
 
-def _options(s: Submission) -> bytes:
-    request = s.request
+def _options(kind: str, request: Request, line: bytes, delay_ms: int, eta_ms: int) -> bytes:
     options: dict[str, Any] = {}
-    if s.delay_ms:
-        options["delay_ms"] = s.delay_ms
-    if s.eta_ms:
-        options["eta_ms"] = s.eta_ms
+    if delay_ms:
+        options["delay_ms"] = delay_ms
+    if eta_ms:
+        options["eta_ms"] = eta_ms
     if request.timeout_ms:
         options["tmo"] = str(request.timeout_ms)
     if request.deadline_ms:
@@ -210,7 +228,7 @@ def _options(s: Submission) -> bytes:
         options["lab"] = ",".join(request.labels)
     if request.idempotency_key:
         options["idem"] = request.idempotency_key
-        options["sha"] = hashlib.sha1(b"%s %s" % (s.type.encode(), s.line)).hexdigest()
+        options["sha"] = hashlib.sha1(b"%s %s" % (kind.encode(), line)).hexdigest()
     return _pack(options) if options else b""
 
 

@@ -33,18 +33,19 @@ AHEAD_MOST = 1000
 #: One commit carries at most so many endings.
 COMMIT_BATCH = 500
 SYNC_S = 1.0
+#: How long, past the grace time, a worker tries to hand its work back before it goes.
+LEAVE_S = 1.5
 
 
 class _Run:
     """One attempt in progress here."""
 
-    __slots__ = ("began", "state", "stop", "taken", "task", "timer")
+    __slots__ = ("began", "state", "taken", "task", "timer")
 
     def __init__(self, taken: Taken, state: Running) -> None:
         self.taken = taken
         self.state = state
         self.began = time.monotonic()
-        self.stop: Status | None = None
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
@@ -70,6 +71,8 @@ class Worker:
         self._types = dict(types)
         self._runs: dict[str, _Run] = {}
         self._endings: list[Ending] = []
+        self._committing: list[Ending] = []
+        self._commit_turn = asyncio.Lock()
         self._reports: dict[str, tuple[str, bytes]] = {}
         self._has_endings = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -102,7 +105,12 @@ class Worker:
                 self._is_draining = True
                 for loop in loops:
                     loop.cancel()
-                await self._drain(self.plane.all_settings.worker.grace_s)
+                grace_s = self.plane.all_settings.worker.grace_s
+                try:
+                    async with asyncio.timeout(grace_s + LEAVE_S):
+                        await self._drain(grace_s)
+                except TimeoutError:
+                    log.warning("worker could not leave in time; its lease will end", worker=self.id)
                 commit.cancel()
         finally:
             if self._keeper is not None:
@@ -116,15 +124,13 @@ class Worker:
         if self._keeper is not None:
             await asyncio.to_thread(self._keeper.stop)
         self.store = WorkerStore(self.plane, self.id, short_random())
-        for delay in (0.1, 0.3, 1, 1, 2, 2, 5):
+        while True:
             try:
                 back = await self.store.register(self._fields, self._types)
                 break
             except Unavailable as error:
                 log.warning("worker cannot register yet", worker=self.id, error=error.message)
-                await asyncio.sleep(delay)
-        else:
-            back = await self.store.register(self._fields, self._types)
+                await asyncio.sleep(0.5)
         self._lost.clear()
         loop = asyncio.get_running_loop()
         self._keeper = LeaseKeeper(
@@ -141,11 +147,13 @@ class Worker:
         )
 
     async def _rejoin(self) -> None:
-        """Lost: others run our tasks by now, so stop ours; their commits would be refused anyway."""
+        """Lost: others run our tasks by now, so stop ours, without an ending that could be taken for a cancellation."""
         log.warning("worker was lost and registers again", worker=self.id, running=len(self._runs))
         self.is_registered = False
         for run in list(self._runs.values()):
-            self._stop_run(run, Status.CANCELLED)
+            if run.task is not None:
+                run.state.is_cancelled = True
+                run.task.cancel()
         self._window = 0
         await self._register()
 
@@ -174,7 +182,7 @@ class Worker:
 
     async def _wait_idle(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
-        while (self._runs or self._endings) and time.monotonic() < deadline:
+        while (self._runs or self._endings or self._committing) and time.monotonic() < deadline:
             self._has_room.clear()
             try:
                 async with asyncio.timeout(min(0.2, max(0.01, deadline - time.monotonic()))):
@@ -229,7 +237,7 @@ class Worker:
 
     async def _run_one(self, run: _Run) -> None:
         try:
-            ending = await attempt(self._executor, run.taken, run.state, lambda: run.stop)
+            ending = await attempt(self._executor, run.taken, run.state)
         except asyncio.CancelledError:
             return  # the worker stops: drain gives the task back
         finally:
@@ -254,9 +262,8 @@ class Worker:
         self._has_endings.set()
 
     def _stop_run(self, run: _Run, reason: Status) -> None:
-        if run.stop is None and run.task is not None and not run.task.done():
-            run.stop = reason
-            run.state.is_cancelled = True
+        if run.state.stopped is None and run.task is not None and not run.task.done():
+            run.state.stopped = reason
             run.task.cancel()
 
     def _report(self, state: Running, value: bytes) -> None:
@@ -272,25 +279,30 @@ class Worker:
             await self._flush()
 
     async def _flush(self) -> None:
-        while self._endings:
-            batch, self._endings = self._endings[:COMMIT_BATCH], self._endings[COMMIT_BATCH:]
-            try:
-                verdicts = await self.store.finish(batch)
-            except Unavailable as error:
-                log.warning(
-                    "results wait for Redis",
-                    worker=self.id,
-                    waiting=len(batch) + len(self._endings),
-                    error=error.message,
-                )
-                self._endings = batch + self._endings
-                await asyncio.sleep(0.5)
-                continue
+        async with self._commit_turn:
+            while self._endings:
+                await self._commit()
+
+    async def _commit(self) -> None:
+        """One batch. It stays in `_committing` until Redis has answered: those tasks are neither running nor forgotten."""
+        batch = self._committing = self._endings[:COMMIT_BATCH]
+        del self._endings[:COMMIT_BATCH]
+        try:
+            verdicts = await self.store.finish(batch)
+        except Unavailable as error:
+            waiting = len(batch) + len(self._endings)
+            log.warning("results wait for Redis", worker=self.id, waiting=waiting, error=error.message)
+            self._endings[:0] = batch
+            self._committing = []
+            await asyncio.sleep(0.5)
+        else:
             for ending, verdict in zip(batch, verdicts, strict=True):
                 if verdict == 0:
                     log.warning(
                         "result refused: the task is somebody else's now", task=ending.id, status=str(ending.status)
                     )
+        finally:
+            self._committing = []
 
     # cancelling and reconciling
 
@@ -316,21 +328,23 @@ class Worker:
         strangers: set[str] = set()
         while True:
             await asyncio.sleep(SYNC_S)
+            store = self.store
             try:
                 reports, self._reports = self._reports, {}
                 for task_id, (token, value) in reports.items():
                     await self.store.progress(task_id, token, value)
-                strangers = await self._reconcile(await self.store.sync(), strangers)
+                strangers = await self._reconcile(await store.sync(), strangers)
             except Lost:
-                self._lost.set()
-                self._has_room.set()
+                if store is self.store:  # else: an answer to the life before
+                    self._lost.set()
+                    self._has_room.set()
             except Unavailable as error:
                 log.warning("worker cannot reach Redis", worker=self.id, error=error.message)
 
     async def _reconcile(self, held: list[tuple[str, str, bool]], strangers: set[str]) -> set[str]:
         """Stop what shall stop; give back what Redis says we run but we do not (a reply was lost), once seen twice."""
         unknown: dict[str, str] = {}
-        waiting = {ending.id for ending in self._endings}
+        waiting = {ending.id for ending in (*self._endings, *self._committing)}
         for task_id, token, shall_stop in held:
             run = self._runs.get(task_id)
             if run is None:

@@ -17,7 +17,7 @@ from tradewind.redis.scripts import Arg, Call, sha, source
 from tradewind.tasks.plane import LOCK_MS, Plane
 from tradewind.tasks.record import Status
 
-_STRIDE = 8
+_STRIDE = 6
 
 
 class Lost(Conflict):
@@ -47,7 +47,9 @@ class Ending(msgspec.Struct):
 
     id: str
     token: str
+    type: str
     status: Status
+    request: bytes
     outcome: bytes = b"{}"
     delay_ms: int = 0
     error: str = ""
@@ -66,7 +68,7 @@ class WorkerStore:
         self._ttl_ms = int(scheduler.heartbeat_ttl_s * 1000)
         self._default_timeout_ms = int(plane.settings.default_timeout_s * 1000)
         self._take_keys = [self._worker, self._queue, self._inflight, keys.token(), keys.delayed()]
-        self._finish_keys = [self._inflight, keys.delayed(), keys.queue("high"), keys.queue("normal"), keys.parked()]
+        self._finish_keys = [self._inflight, keys.delayed(), keys.queue("high"), keys.queue("normal"), keys.parked(), keys.marked()]
 
     async def register(self, fields: Mapping[str, Arg], types: Mapping[str, bytes]) -> int:
         """Join with these hash fields and types (with signatures as JSON); how many tasks of an earlier life went back."""
@@ -118,19 +120,24 @@ class WorkerStore:
         reply = (await self.plane.scripts.run_all(calls, first=first, client=client))[0]
         if reply[0] < 0:
             raise Lost(self.id)
-        return [
-            Taken(
-                reply[i].decode(), reply[i + 1].decode(), reply[i + 2], reply[i + 3].decode(), int(reply[i + 4]),
-                reply[i + 5], reply[i + 6].decode(), int(reply[i + 7]),
-            )
-            for i in range(1, len(reply), _STRIDE)
-        ]  # fmt: skip
+        return [self._taken(reply, i) for i in range(1, len(reply), _STRIDE)]
+
+    def _taken(self, reply: list[Any], i: int) -> Taken:
+        extra = reply[i + 5]
+        left_ms, stalls, lock = self._default_timeout_ms, 0, ""
+        if extra:
+            left, stalled, lock = extra.decode().split(":")
+            left_ms, stalls = int(left), int(stalled)
+        return Taken(
+            reply[i].decode(), reply[i + 1].decode(), int(reply[i + 2]), reply[i + 3].decode(), left_ms, reply[i + 4],
+            lock, stalls,
+        )  # fmt: skip
 
     async def finish(self, endings: Sequence[Ending]) -> list[int]:
         """Commit; per ending 1 committed, 2 committed before by this token, 0 refused (somebody else has the task)."""
         args: list[Arg] = [*self.plane.head(), self.id]
         for e in endings:
-            args += (e.id, e.token, e.status.value, e.outcome, e.delay_ms, e.error)
+            args += (e.id, e.token, e.type, e.status.value, e.request, e.outcome, e.delay_ms, e.error)
         verdicts: list[int] = await self.plane.scripts.run("task_finish", self._finish_keys, args)
         return verdicts
 

@@ -35,13 +35,13 @@ local function stall(worker, limit, max_stalls)
     local task = P .. 'task:' .. id
     local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls')
     if f[1] == 'PROCESSING' and f[2] == worker then
-      local t = { id = id, pri = f[3], c = f[4], type = f[5], wait = f[6] }
+      local t = { id = id, pri = f[3], c = f[4], wait = f[6] }
       local stalls = tonumber(f[7] or '0') + 1
-      redis.call('HSET', task, 'stalls', stalls)
+      redis.call('HSET', task, 'stalls', stalls, 'x', '1')
       if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
-        close(id, 'CANCELLED', t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
+        close(id, 'CANCELLED', f[5], t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
       elseif stalls > max_stalls then
-        close(id, 'DEAD', t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')
+        close(id, 'DEAD', f[5], t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')
       else
         entries[#entries + 1] = t
       end

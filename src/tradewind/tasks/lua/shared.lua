@@ -1,16 +1,21 @@
 -- Shared by all task scripts. ARGV 1 key prefix, 2 now in ms ('' = the server's clock), 3 events channel,
 -- 4 '1' when ended tasks go to the archive, 5 ms that an ended task's record lives when they do not.
 -- Keys built here from the prefix: task:{id}, task:{id}:body, task:cache:, task:status:, task:cancel:, lock:task:,
--- metrics:task:count:, task:outbox, task:outbox:count, queue:dead.
+-- metrics:task:count:, task:outbox, task:outbox:count, task:marked, queue:dead.
+-- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls), so that the
+-- usual task costs one short read; a running task with c, wait, lock or cx stands in the set task:marked.
 local P = ARGV[1]
 local now = tonumber(ARGV[2])
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-local function int(n) return string.format('%.0f', n) end
+local function int(n) return string.format('%d', n) end
 local NOW, SEC = int(now), int(math.floor(now / 1000))
+local T = P .. 'task:'
 local TERMINAL = { SUCCESS = 'completed', FAILED = 'failed', CANCELLED = 'cancelled', TIMEOUT = 'failed', DEAD = 'dead' }
+local IS_ARCHIVED = ARGV[4] == '1'
+local LETTER_MS = '604800000' -- without an archive a dead letter waits 7 days
 
 local heard
 -- Publish a transition, unless nobody listens (in a cluster the listener may be on another node).
@@ -25,9 +30,17 @@ local function announce(event, id, kind)
   end
 end
 
+local NOTHING = {}
+-- The rare fields of a task; x is its x field as read.
+local function rare(id, x)
+  if not x then return NOTHING end
+  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker')
+  return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8], worker = f[9] }
+end
+
 local function uncache(id)
   redis.call('DEL', P .. 'task:cache:' .. id, P .. 'task:status:' .. id)
-  redis.call('HDEL', P .. 'task:' .. id, 'c')
+  redis.call('HDEL', T .. id, 'c')
 end
 
 local function unlock(name, worker)
@@ -35,41 +48,43 @@ local function unlock(name, worker)
   if redis.call('GET', key) == worker then redis.call('DEL', key) end
 end
 
-local counts, ended, letters = {}, {}, {}
+local counts, ended = {}, {}
 local function count(what, n) counts[what] = (counts[what] or 0) + n end
 
--- Put a task into a terminal state. f: type, c (cached), wait (clients), lock, worker. `settle` must follow.
-local function close(id, status, f, outcome)
-  local key = P .. 'task:' .. id
+-- Put a task into a terminal state. f: its rare fields; kind: its type; body: all of its body if known (else the
+-- outcome is appended). `settle` must follow.
+local function close(id, status, kind, f, outcome, body)
+  local key, is_letter = T .. id, status ~= 'SUCCESS' and status ~= 'CANCELLED'
+  local name = key .. ':body'
   redis.call('HSET', key, 'status', status, 'end', NOW)
-  redis.call('APPEND', key .. ':body', '\n' .. outcome)
-  if f.c then uncache(id) end
-  if f.lock then unlock(f.lock, f.worker) end
-  if f.wait then
-    for client in string.gmatch(f.wait, '[^,]+') do redis.call('PUBLISH', P .. 'task:reply:' .. client, id) end
+  body = body or (redis.call('GET', name) or '{}') .. '\n' .. outcome
+  if IS_ARCHIVED then
+    redis.call('SET', name, body)
+  else
+    local ttl = is_letter and LETTER_MS or ARGV[5]
+    redis.call('SET', name, body, 'PX', ttl)
+    redis.call('PEXPIRE', key, ttl)
   end
-  if status ~= 'SUCCESS' and status ~= 'CANCELLED' then
-    redis.call('ZADD', P .. 'queue:dead', NOW, id)
-    letters[id] = true
+  if f ~= NOTHING then
+    if f.c then uncache(id) end
+    if f.lock and f.worker then unlock(f.lock, f.worker) end
+    if f.wait then
+      for client in string.gmatch(f.wait, '[^,]+') do redis.call('PUBLISH', P .. 'task:reply:' .. client, id) end
+    end
+    redis.call('SREM', P .. 'task:marked', id)
   end
-  count(string.lower(status), 1)
+  if is_letter then redis.call('ZADD', P .. 'queue:dead', NOW, id) end
+  count(status, 1)
   ended[#ended + 1] = id
-  announce(TERMINAL[status], id, f.type)
+  announce(TERMINAL[status], id, kind)
 end
 
--- Once, at the end of a script: counters, and the way of the ended ones to the archive (or their expiry).
+-- Once, at the end of a script: counters, and the way of the ended ones to the archive.
 local function settle()
-  for what, n in pairs(counts) do redis.call('INCRBY', P .. 'metrics:task:count:' .. what, n) end
-  if #ended == 0 then return end
-  if ARGV[4] == '1' then
+  for what, n in pairs(counts) do redis.call('INCRBY', P .. 'metrics:task:count:' .. string.lower(what), n) end
+  if IS_ARCHIVED and #ended > 0 then
     redis.call('XADD', P .. 'task:outbox', '*', 'ids', table.concat(ended, ' '))
     redis.call('INCRBY', P .. 'task:outbox:count', #ended)
-  else
-    for i = 1, #ended do
-      local ttl = letters[ended[i]] and 604800000 or ARGV[5] -- without an archive a dead letter waits 7 days
-      redis.call('PEXPIRE', P .. 'task:' .. ended[i], ttl)
-      redis.call('PEXPIRE', P .. 'task:' .. ended[i] .. ':body', ttl)
-    end
   end
 end
 

@@ -103,19 +103,20 @@ local function consider(ids, priority, parking)
   local got = 0
   for i = #ids, 1, -1 do
     local id = ids[i]
-    local f = redis.call('HMGET', P .. 'task:' .. id, 'status', 'type', 'ddl', 'lab', 'c', 'wait', 'tomb')
+    local f = redis.call('HMGET', T .. id, 'status', 'type', 'x')
+    local more = rare(id, f[3])
     scanned = scanned + 1
     if f[1] ~= 'QUEUED' then
-      if f[7] then drops[#drops + 1] = id end
-    elseif f[3] and tonumber(f[3]) <= now then
-      lates[#lates + 1] = { id = id, type = f[2], c = f[5], wait = f[6] }
+      if more.tomb then drops[#drops + 1] = id end
+    elseif more.ddl and tonumber(more.ddl) <= now then
+      lates[#lates + 1] = { id, f[2], more }
     else
-      local r = route_of(f[2], f[4] or nil)
+      local r = route_of(f[2], more.lab or nil)
       local w = worker_for(r)
       if w then
         w.free, w.load = w.free - 1, w.load + 1
         w.got[#w.got + 1] = id
-        moves[#moves + 1] = { id, f[2], w.id, f[5] }
+        moves[#moves + 1] = { id, f[2], w.id, more.c }
         local q = quota[r.kind]
         if q then q.left, q.used = q.left - 1, q.used + 1 end
         got = got + 1
@@ -173,13 +174,13 @@ for key, many in pairs(used) do redis.call('LTRIM', key, 0, -(many + 1)) end
 for id, w in pairs(W) do push('LPUSH', P .. 'worker:' .. id .. ':queue', w.got) end
 for place, ids in pairs(parks) do push('LPUSH', P .. 'queue:parked:' .. place, ids) redis.call('SADD', KEYS[8], place) end
 for _, m in ipairs(moves) do
-  redis.call('HSET', P .. 'task:' .. m[1], 'status', 'ASSIGNED', 'worker', m[3])
+  redis.call('HSET', T .. m[1], 'status', 'ASSIGNED', 'worker', m[3])
   if m[4] then uncache(m[1]) end
   announce('assigned', m[1], m[2])
 end
-for _, id in ipairs(drops) do redis.call('HDEL', P .. 'task:' .. id, 'tomb') end
+for _, id in ipairs(drops) do redis.call('HDEL', T .. id, 'tomb') end
 for _, f in ipairs(lates) do
-  close(f.id, 'TIMEOUT', f, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed while it was queued"}}')
+  close(f[1], 'TIMEOUT', f[2], f[3], '{"error":{"type":"DeadlineExceeded","message":"its deadline passed while it was queued"}}')
 end
 for _, lot in pairs(lots) do
   for _, l in ipairs(lot) do

@@ -9,7 +9,7 @@ local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.3f', n
 local due = { high = {}, normal = {} }
 local moved = {}
 for _, id in ipairs(ids) do
-  local f = redis.call('HMGET', P .. 'task:' .. id, 'status', 'pri', 'c')
+  local f = redis.call('HMGET', T .. id, 'status', 'pri', 'c')
   if f[1] == 'PENDING' or f[1] == 'RETRYING' then
     table.insert(due[f[2]], id)
     moved[#moved + 1] = { id, f[3] }
@@ -19,8 +19,8 @@ push('ZREM', KEYS[3], ids)
 push('LPUSH', KEYS[4], due.high)
 push('LPUSH', KEYS[5], due.normal)
 for _, m in ipairs(moved) do
-  redis.call('HSET', P .. 'task:' .. m[1], 'status', 'QUEUED')
-  redis.call('HDEL', P .. 'task:' .. m[1], 'due')
+  redis.call('HSET', T .. m[1], 'status', 'QUEUED')
+  redis.call('HDEL', T .. m[1], 'due')
   if m[2] then uncache(m[1]) end
 end
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')

@@ -12,11 +12,11 @@ if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return 0 end
 local entries, gone = {}, {}
 for at = 9, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]
-  local f = redis.call('HMGET', P .. 'task:' .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock')
+  local f = redis.call('HMGET', T .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock')
   if f[1] == 'PROCESSING' and f[2] == worker and (token == '' or f[3] == token) then
     entries[#entries + 1] = { id = id, pri = f[4], c = f[5] }
     gone[#gone + 1] = id
-    redis.call('HSET', P .. 'task:' .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))
+    redis.call('HSET', T .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))
     if f[7] then unlock(f[7], worker) end
   end
 end

@@ -7,7 +7,7 @@
 local answer = {}
 for at = 6, #ARGV do
   local id = ARGV[at]
-  local key = P .. 'task:' .. id
+  local key = T .. id
   local f = redis.call('HMGET', key, 'status', 'pri', 'type', 'tomb', 'ddl')
   local verdict = { 0, f[1] }
   if not f[1] then
@@ -17,7 +17,7 @@ for at = 6, #ARGV do
     redis.call('SET', key .. ':body', line)
     redis.call('PERSIST', key)
     redis.call('HSET', key, 'status', 'QUEUED', 'n', '0', 'stalls', '0', 'tok', '0')
-    redis.call('HDEL', key, 'end', 'start', 'worker', 'err', 'prog', 'cx', 'tomb', 'wait')
+    redis.call('HDEL', key, 'end', 'start', 'worker', 'err', 'prog', 'tomb', 'wait')
     if f[5] and tonumber(f[5]) <= now then redis.call('HDEL', key, 'ddl') end
     redis.call('DEL', P .. 'task:cancel:' .. id)
     uncache(id)

@@ -20,7 +20,7 @@ end
 
 -- Read and decide.
 local names = {}
-for i = 1, n do names[i] = P .. 'task:' .. ARGV[FROM + (i - 1) * STRIDE] end
+for i = 1, n do names[i] = T .. ARGV[FROM + (i - 1) * STRIDE] end
 local taken = 0
 for from = 1, n, 1000 do taken = taken + redis.call('EXISTS', unpack(names, from, math.min(from + 999, n))) end
 local answer, options, fresh = { 1 }, {}, {}
@@ -81,7 +81,7 @@ for i = 1, n do
     redis.call('SET', key .. ':body', ARGV[at + 3])
     if o then
       for _, field in ipairs({ 'tmo', 'ddl', 'lock', 'lab', 'max' }) do
-        if o[field] then redis.call('HSET', key, field, o[field]) end
+        if o[field] then redis.call('HSET', key, field, o[field], 'x', '1') end
       end
       if o.idem then
         local last = math.max(due - now, 0) + tonumber(ARGV[9])

@@ -3,7 +3,7 @@
 -- KEYS 1 worker:{id} 2 worker:{id}:queue 3 worker:{id}:inflight 4 task:token 5 queue:delayed
 -- ARGV 6 worker id 7 generation 8 how many at most 9 default timeout ms 10 window ('' = unchanged) 11 ms that a lock lasts
 -- Returns {-1} when the worker is not registered any more (evicted or replaced), else flat
---   {n, then per task: id, type, attempt, token, ms that it may take, request line, lock name or '', stalls so far}.
+--   {n, then per task: id, type, attempt, token, request line, '' or 'ms that it may take:stalls so far:lock name'}.
 -- include: shared
 if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return { -1 } end
 local worker = ARGV[6]
@@ -15,48 +15,52 @@ if #ids == 0 then return { 0 } end
 local flags, bodies = {}, {}
 for i = 1, #ids do
   flags[i] = P .. 'task:cancel:' .. ids[i]
-  bodies[i] = P .. 'task:' .. ids[i] .. ':body'
+  bodies[i] = T .. ids[i] .. ':body'
 end
 local cancelled = redis.call('EXISTS', unpack(flags)) > 0
 local requests = redis.call('MGET', unpack(bodies))
 
 redis.call('LTRIM', KEYS[2], 0, -(#ids + 1))
 local token = redis.call('INCRBY', KEYS[4], #ids) - #ids
-local answer, scores = { 0 }, {}
+local answer, scores, marked = { 0 }, {}, {}
 for i = #ids, 1, -1 do
   local id = ids[i]
-  local key = P .. 'task:' .. id
-  local f = redis.call('HMGET', key, 'status', 'worker', 'type', 'n', 'tmo', 'ddl', 'lock', 'c', 'wait', 'stalls')
+  local key = T .. id
+  local f = redis.call('HMGET', key, 'status', 'worker', 'type', 'n', 'x')
   if f[1] == 'ASSIGNED' and f[2] == worker then
-    local task = { type = f[3], c = f[8], wait = f[9] }
-    local lock = f[7] and P .. 'lock:task:' .. f[7]
+    local more, kind = rare(id, f[5]), f[3]
+    local lock = more.lock and P .. 'lock:task:' .. more.lock
     if cancelled and redis.call('EXISTS', flags[i]) == 1 then
       redis.call('DEL', flags[i])
-      close(id, 'CANCELLED', task, '{"error":{"type":"Cancelled","message":"cancelled before it started"}}')
-    elseif f[6] and tonumber(f[6]) <= now then
-      close(id, 'TIMEOUT', task, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
+      close(id, 'CANCELLED', kind, { c = more.c, wait = more.wait }, '{"error":{"type":"Cancelled","message":"cancelled before it started"}}')
+    elseif more.ddl and tonumber(more.ddl) <= now then
+      close(id, 'TIMEOUT', kind, { c = more.c, wait = more.wait }, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
     elseif lock and not redis.call('SET', lock, worker, 'NX', 'PX', ARGV[11]) then
       redis.call('HSET', key, 'status', 'PENDING', 'due', int(now + 500))
       redis.call('ZADD', KEYS[5], string.format('%.3f', (now + 500) / 1000), id)
-      if f[8] then uncache(id) end
+      if more.c then uncache(id) end
     else
       token = token + 1
-      local attempt = tonumber(f[4] or '0') + 1
-      local last = now + tonumber(f[5] or ARGV[9])
-      if f[6] and tonumber(f[6]) < last then last = tonumber(f[6]) end
-      redis.call('HSET', key, 'status', 'PROCESSING', 'n', attempt, 'tok', int(token), 'start', NOW)
-      if f[8] then uncache(id) end
-      scores[#scores + 1] = int(last)
+      local tok, attempt, extra = int(token), f[4] and int(f[4] + 1) or '1', ''
+      if f[5] then
+        local left = tonumber(more.tmo or ARGV[9])
+        if more.ddl then left = math.min(left, more.ddl - now) end
+        extra = int(left) .. ':' .. (more.stalls or '0') .. ':' .. (more.lock or '')
+      end
+      redis.call('HSET', key, 'status', 'PROCESSING', 'n', attempt, 'tok', tok, 'start', NOW)
+      if more.c then uncache(id) end
+      if more.lock or more.wait then marked[#marked + 1] = id end
+      scores[#scores + 1] = tok
       scores[#scores + 1] = id
       local at = #answer
-      answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = id, f[3], attempt, int(token)
-      answer[at + 5], answer[at + 6], answer[at + 7] = int(last - now), requests[i] or '{}', f[7] or ''
-      answer[at + 8] = f[10] or '0'
-      announce('started', id, f[3])
+      answer[at + 1], answer[at + 2], answer[at + 3] = id, kind, attempt
+      answer[at + 4], answer[at + 5], answer[at + 6] = tok, requests[i] or '{}', extra
+      announce('started', id, kind)
     end
   end
 end
 push('ZADD', KEYS[3], scores)
+push('SADD', P .. 'task:marked', marked)
 answer[1] = #scores / 2
 settle()
 if #ids > #scores / 2 then wake() end

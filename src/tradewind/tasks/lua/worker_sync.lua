@@ -4,10 +4,11 @@
 -- Returns {'0'} when the worker must register again, else {'1', then per task: id, token, '1' if a cancel flag stands}.
 if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[2] then return { '0' } end
 local answer = { '1' }
-for _, id in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
-  local at = #answer
+local held = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+for i = 1, #held, 2 do
+  local at, id = #answer, held[i]
   answer[at + 1] = id
-  answer[at + 2] = redis.call('HGET', ARGV[1] .. 'task:' .. id, 'tok') or ''
+  answer[at + 2] = held[i + 1]
   answer[at + 3] = redis.call('EXISTS', ARGV[1] .. 'task:cancel:' .. id) == 1 and '1' or '0'
 end
 return answer
