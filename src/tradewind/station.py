@@ -156,10 +156,18 @@ class Station:
         settings, names = self.settings.worker, sorted(types)
         offered = msgspec.json.encode(names)
         fields = {
-            "id": worker_id, "name": settings.name or worker_id, "address": settings.address, "api_url": settings.address,
-            "supported_types": offered, "supported_nodes": offered, "current_load": 0, "labels": ",".join(settings.labels),
-            "host": platform.node(), "pid": os.getpid(), "started_ms": clock.now_ms(),
-        }  # fmt: skip
+            "id": worker_id,
+            "name": settings.name or worker_id,
+            "address": settings.address,
+            "api_url": settings.address,
+            "supported_types": offered,
+            "supported_nodes": offered,
+            "current_load": 0,
+            "labels": ",".join(settings.labels),
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "started_ms": clock.now_ms(),
+        }
         signatures = {}
         for name in names:
             function = registry.get(name)
@@ -200,7 +208,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterator[Station]:
-    """Open Redis (the embedded one when no URL is set) and SQL, for the length of the block. Raises Unavailable, Conflict."""
+    """Open Redis (the embedded one when no URL is set) and SQL for the block. Raises Unavailable, Conflict."""
     async with contextlib.AsyncExitStack() as stack:
         link = await open_link(settings.redis, data_dir=settings.data_dir)
         stack.push_async_callback(link.close)
@@ -220,7 +228,7 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the user's modules, which register their tasks. Raises Invalid naming the module and where it was sought."""
+    """Import the user's modules, which register their tasks. Raises Invalid naming module and folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -7,7 +7,6 @@ thousand arguments that costs more than the call itself.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 import hiredis
@@ -21,7 +20,6 @@ def pack(args: tuple[Any, ...]) -> bytes:
     return hiredis.pack_command(args)
 
 
-@cache
 def packed(kind: type[Any]) -> type[Any]:
     """The connection class with its packing replaced."""
 

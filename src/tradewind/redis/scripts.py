@@ -41,12 +41,12 @@ def sha(package: str, name: str) -> str:
 
 
 class Scripts:
-    """The scripts of one room on one link. `attempts` bounds the tries of one call, with growing pauses between."""
+    """The scripts of one room on one link. After connection trouble a call is tried `retries` times more."""
 
-    def __init__(self, link: Link, package: str, attempts: int = 8) -> None:
+    def __init__(self, link: Link, package: str, retries: int = 3) -> None:
         self.link = link
         self._package = package
-        self._attempts = attempts
+        self._attempts = retries + 1
 
     def command(self, call: Call) -> tuple[Arg, ...]:
         name, keys, args = call
@@ -75,7 +75,7 @@ class Scripts:
                 if attempt == self._attempts - 1:
                     with translated():
                         raise error
-                await asyncio.sleep(random.uniform(0.5, 1.0) * 0.05 * (attempt + 1) ** 2)
+                await asyncio.sleep(random.uniform(0.5, 1.0) * 0.1 * 4**attempt)
                 await self._refresh()
             except rex.RedisError as error:
                 with translated():

@@ -74,8 +74,11 @@ class Handle:
 
 
 class Client:
-    """A connected program. Options of submit: priority, delay, eta, timeout, max_attempts, backoff, backoff_max, deadline,
-    idempotency_key, tags, labels, exclusive, task_id; every other keyword is an argument of the task."""
+    """A connected program.
+
+    Options of submit: priority, delay, eta, timeout, max_attempts, backoff, backoff_max, deadline, idempotency_key,
+    tags, labels, exclusive, task_id; every other keyword is an argument of the task.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -152,15 +155,9 @@ class BlockingHandle:
 class BlockingClient:
     """The blocking twin of Client: the same calls, run on a background loop."""
 
-    def __init__(self, gate_of: Connection) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="tradewind-client", daemon=True)
-        self._thread.start()
-        try:
-            self._client = self.call(gate_of.open())
-        except BaseException:
-            self._end()
-            raise
+    def __init__(self, client: Client, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -173,16 +170,6 @@ class BlockingClient:
 
     def task(self, task_id: str) -> BlockingHandle:
         return BlockingHandle(self, self._client.task(task_id))
-
-    def close(self) -> None:
-        if self._loop.is_running():
-            self.call(self._client.close())
-            self._end()
-
-    def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=5)
-        self._loop.close()
 
 
 _in_use: ContextVar[Client | BlockingClient] = ContextVar("tradewind_connection")
@@ -197,6 +184,13 @@ def connection_in_use() -> Client | BlockingClient:
         ) from None
 
 
+def blocking_in_use(loop: asyncio.AbstractEventLoop) -> None:
+    """In a thread of the worker: `function.submit` blocks there and goes through the worker's own connection."""
+    client = _in_use.get(None)
+    if isinstance(client, Client):
+        _in_use.set(BlockingClient(client, loop))
+
+
 def use(client: Client | BlockingClient) -> Token[Client | BlockingClient]:
     """Make `function.submit` in this context go through that client."""
     return _in_use.set(client)
@@ -208,8 +202,10 @@ class Connection:
     def __init__(self, url: str, settings: Settings) -> None:
         self._url = url
         self._settings = settings
-        self._client: Client | BlockingClient | None = None
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop
         self._token: Token[Client | BlockingClient] | None = None
+        self._thread: threading.Thread | None = None
 
     async def open(self) -> Client:
         gate: Gate = HttpGate(self._url) if self._url.startswith(("http://", "https://")) else RedisGate(self._settings)
@@ -226,19 +222,35 @@ class Connection:
         return client
 
     async def __aexit__(self, *_: object) -> None:
-        if isinstance(self._client, Client):
+        if self._client is not None:
             await self._client.close()
         self._forget()
 
     def __enter__(self) -> BlockingClient:
-        client = self._client = BlockingClient(self)
+        loop = self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=loop.run_forever, name="tradewind-client", daemon=True)
+        self._thread.start()
+        try:
+            opened = asyncio.run_coroutine_threadsafe(self.open(), loop).result()
+        except BaseException:
+            self._end_loop()
+            raise
+        client = BlockingClient(opened, loop)
+        self._client = opened
         self._token = use(client)
         return client
 
     def __exit__(self, *_: object) -> None:
-        if isinstance(self._client, BlockingClient):
-            self._client.close()
+        if self._client is not None:
+            asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result()
+        self._end_loop()
         self._forget()
+
+    def _end_loop(self) -> None:
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+        self._loop.close()
 
     def _forget(self) -> None:
         if self._token is not None:
@@ -247,7 +259,7 @@ class Connection:
 
 
 def connect(url: str | os.PathLike[str] | None = None, **overrides: Any) -> Connection:
-    """Connect to a station: a Redis URL, `http://…` of its API, or its data folder. Default: the settings of this place.
+    """Connect to a station: a Redis URL, `http://…` of its API, or its data folder; by default as the settings say.
 
     Overrides are settings such as key_prefix="plant7:".
     """

@@ -17,6 +17,7 @@ import msgspec
 
 from tradewind import codec
 from tradewind.tasks import running
+from tradewind.tasks.client import blocking_in_use
 from tradewind.tasks.function import Registry, TaskFunction
 from tradewind.tasks.record import Failure, Request, Status, decode_request
 from tradewind.tasks.retry import after_failure, backoff_ms
@@ -53,8 +54,10 @@ class LocalExecutor:
         if function.is_async:
             result = await function.function(*args, **kwargs)
         else:
-            call = functools.partial(contextvars.copy_context().run, function.function, *args, **kwargs)
-            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+            context.run(blocking_in_use, loop)
+            call = functools.partial(context.run, function.function, *args, **kwargs)
+            result = await loop.run_in_executor(self._threads, call)
         return encoded(result)
 
     async def close(self) -> None:
@@ -76,7 +79,7 @@ def converted(function: TaskFunction[Any, Any], request: Request) -> tuple[list[
 
 
 def encoded(result: Any) -> bytes:
-    """A result as JSON. Raises Abort when it cannot be kept: the work is done, so a retry would repeat it for nothing."""
+    """A result as JSON. Raises Abort when it cannot be kept: the work is done, a retry would repeat it for nothing."""
     if result is None:
         return b"null"
     try:
@@ -89,7 +92,7 @@ def encoded(result: Any) -> bytes:
 
 
 async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
-    """Run one attempt to its end. When it is cancelled, `state.stopped` tells what that meant; None: the worker stops."""
+    """Run one attempt to its end. If it is cancelled, `state.stopped` says what that means; None: the worker stops."""
     request = decode_request(taken.request)
     try:
         result = await executor.run(taken, request, state)

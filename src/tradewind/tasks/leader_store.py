@@ -21,7 +21,7 @@ class Deposed(Conflict):
 
 
 class Assigned:
-    """What one round did; `next_ms` is when a limit or a delay lets the next task pass, 0 when nothing waits for a time."""
+    """What one round did; `next_ms` is when a limit or a delay lets the next task pass, 0 when nothing waits so."""
 
     __slots__ = ("assigned", "is_more", "next_ms", "promoted")
 

@@ -171,9 +171,12 @@ class Periodic:
         schedule = msgspec.json.decode(text, type=Schedule)
         following = schedule.next_after(now)
         request = Request(
-            args=schedule.args, kwargs=schedule.kwargs, max_attempts=schedule.max_attempts, timeout_ms=schedule.timeout_ms,
+            args=schedule.args,
+            kwargs=schedule.kwargs,
+            max_attempts=schedule.max_attempts,
+            timeout_ms=schedule.timeout_ms,
             tags=["periodic", name],
-        )  # fmt: skip
+        )
         task_id = f"{name}_{slot}"
         try:
             await self.store.submit(

@@ -22,7 +22,7 @@ class Plane:
         self.all_settings = settings
         self.settings = settings.tasks
         self.keys = Keys(settings.key_prefix, cluster=link.cluster)
-        self.scripts = Scripts(link, "tradewind.tasks")
+        self.scripts = Scripts(link, "tradewind.tasks", settings.redis.max_retries)
         self.clock = clock or Clock()
         self._archive = "1" if self.settings.archive else "0"
         self._ttl_ms = int(self.settings.result_ttl_s * 1000)

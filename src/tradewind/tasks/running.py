@@ -26,7 +26,7 @@ class Abort(Exception):
 class Running:
     """The attempt that runs here. `progress` and `is_cancelled` may be used from a thread, too."""
 
-    __slots__ = ("_report", "attempt", "id", "stopped", "token", "type")
+    __slots__ = ("_report", "attempt", "id", "is_cancelled", "stopped", "token", "type")
 
     def __init__(
         self, task_id: str, task_type: str, attempt: int, token: str, report: Callable[[Running, bytes], None]
@@ -35,14 +35,11 @@ class Running:
         self.type = task_type
         self.attempt = attempt
         self.token = token
-        #: TIMEOUT or CANCELLED once it shall stop.
+        #: True once it shall stop. For functions in threads, which nobody can interrupt: look now and then, and return.
+        self.is_cancelled = False
+        #: What that means: TIMEOUT or CANCELLED; None when the worker stops.
         self.stopped: Status | None = None
         self._report = report
-
-    @property
-    def is_cancelled(self) -> bool:
-        """For functions in threads, which nobody can interrupt: look now and then, and return."""
-        return self.stopped is not None
 
     def progress(self, value: Any) -> None:
         """Report progress: a number from 0 to 1, or any small JSON. Shown while the task runs; the newest wins."""

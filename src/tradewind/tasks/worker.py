@@ -51,7 +51,7 @@ class _Run:
 
 
 class Worker:
-    """`fields` are the rest of the worker's record (name, labels, …); `types` maps each served type to its signature as JSON."""
+    """`fields` are the rest of its record (name, labels, …); `types` maps each served type to its signature as JSON."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class Worker:
 
     def _stop_run(self, run: _Run, reason: Status) -> None:
         if run.state.stopped is None and run.task is not None and not run.task.done():
-            run.state.stopped = reason
+            run.state.stopped, run.state.is_cancelled = reason, True
             run.task.cancel()
 
     def _report(self, state: Running, value: bytes) -> None:
@@ -284,7 +284,7 @@ class Worker:
                 await self._commit()
 
     async def _commit(self) -> None:
-        """One batch. It stays in `_committing` until Redis has answered: those tasks are neither running nor forgotten."""
+        """One batch; it stays in `_committing` until Redis has answered: neither running nor forgotten."""
         batch = self._committing = self._endings[:COMMIT_BATCH]
         del self._endings[:COMMIT_BATCH]
         try:

@@ -68,10 +68,17 @@ class WorkerStore:
         self._ttl_ms = int(scheduler.heartbeat_ttl_s * 1000)
         self._default_timeout_ms = int(plane.settings.default_timeout_s * 1000)
         self._take_keys = [self._worker, self._queue, self._inflight, keys.token(), keys.delayed()]
-        self._finish_keys = [self._inflight, keys.delayed(), keys.queue("high"), keys.queue("normal"), keys.parked(), keys.marked()]
+        self._finish_keys = [
+            self._inflight,
+            keys.delayed(),
+            keys.queue("high"),
+            keys.queue("normal"),
+            keys.parked(),
+            keys.marked(),
+        ]
 
     async def register(self, fields: Mapping[str, Arg], types: Mapping[str, bytes]) -> int:
-        """Join with these hash fields and types (with signatures as JSON); how many tasks of an earlier life went back."""
+        """Join with these fields and types (with signatures as JSON); how many tasks of an earlier life went back."""
         keys = self.plane.keys
         flat = [item for pair in fields.items() for item in pair]
         args: list[Arg] = [
@@ -146,7 +153,7 @@ class WorkerStore:
         return bool(await self.plane.scripts.run("task_progress", [self.plane.keys.task(task_id)], args))
 
     async def release(self, tasks: Sequence[tuple[str, str]], *, queue_too: bool) -> int:
-        """Give running tasks (id, token or '' for any) back, and the whole queue if asked; not counted as an attempt."""
+        """Give running tasks (id, token or '' for any) back, and the queue if asked; not counted as an attempt."""
         args: list[Arg] = [*self.plane.head(), self.id, self.generation, "1" if queue_too else "0"]
         for task_id, token in tasks:
             args += (task_id, token)
