@@ -11,12 +11,13 @@ from system import REPO, BenchError, System
 
 
 class Tradewind(System):
-    name, app, note = "tradewind", "tradewind_app", "worker process, defaults; archive off"
+    name, app, note = "tradewind", "tradewind_app", "worker process, defaults; archive off, results off"
     packages = ("tradewind", "redis")
     is_peer = False
     scale = 10
     patience_s = 5.0
     archive: ClassVar[bool] = False
+    result_ttl_s: ClassVar[int] = 0
 
     @property
     def python(self) -> Path:
@@ -29,6 +30,7 @@ class Tradewind(System):
             **super().environment(),
             "TRADEWIND_REDIS_URL": self.redis_url,
             "TRADEWIND_TASKS_ARCHIVE": "true" if self.archive else "false",
+            "TRADEWIND_TASKS_RESULT_TTL_S": str(self.result_ttl_s),
             "TRADEWIND_SQL_URL": f"sqlite:///{data / 'archive.db'}",
             "TRADEWIND_DATA_DIR": str(data),
         }
@@ -48,9 +50,15 @@ class Tradewind(System):
         return not self.archive or client.xlen("task:outbox") == 0
 
 
+class TradewindResults(Tradewind):
+    name, note = "tradewind, results kept", "worker process, defaults; archive off, results kept 300 s"
+    result_ttl_s = 300
+
+
 class TradewindArchive(Tradewind):
     name, note = "tradewind, archive on", "worker process, defaults; finished tasks to SQLite"
     archive = True
+    result_ttl_s = 300
 
 
-OURS: list[type[System]] = [Tradewind, TradewindArchive]
+OURS: list[type[System]] = [Tradewind, TradewindResults, TradewindArchive]

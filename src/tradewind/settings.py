@@ -122,8 +122,8 @@ class InfluxSettings(_Group):
 
 class TaskSettings(_Group):
     default_timeout_s: Seconds = 3600.0
-    max_stalls: Count = 5
-    result_ttl_s: Count = 300
+    max_stalls: CountOrNone = 5
+    result_ttl_s: CountOrNone = 300
     idempotency_ttl_s: Count = 86_400
     max_queued: CountOrNone = 2_000_000
     outbox_max: Count = 1_000_000

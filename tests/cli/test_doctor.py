@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import redis
 
 from tests.cli.conftest import Cli
@@ -19,9 +20,9 @@ def test_without_a_station_it_says_so(cli: Cli, tmp_path: Path) -> None:
     assert "tradewind up" in ran.json["checks"][0]["hint"]
 
 
-def test_it_tells_what_is_wrong_and_what_to_do(cli: Cli, redis_7: Server, key_prefix: str, monkeypatch: object) -> None:
-    import os
-
+def test_it_tells_what_is_wrong_and_what_to_do(
+    cli: Cli, redis_7: Server, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = redis.Redis.from_url(redis_7.url)
     keys = Keys(key_prefix)
     client.set(keys.idempotency("k"), "x")
@@ -33,12 +34,10 @@ def test_it_tells_what_is_wrong_and_what_to_do(cli: Cli, redis_7: Server, key_pr
     client.zadd(keys.workers(), {"w-late": 1000})
     client.sadd(keys.paused(), "normal")
     client.set(keys.outbox_count(), 1_000_000)
-    os.environ["TRADEWIND_REDIS_URL"], os.environ["TRADEWIND_KEY_PREFIX"] = redis_7.url, key_prefix
-    try:
-        ran = cli("doctor", "--json")
-        shown = cli("doctor")
-    finally:
-        del os.environ["TRADEWIND_REDIS_URL"], os.environ["TRADEWIND_KEY_PREFIX"]
+    monkeypatch.setenv("TRADEWIND_REDIS_URL", redis_7.url)
+    monkeypatch.setenv("TRADEWIND_KEY_PREFIX", key_prefix)
+    ran = cli("doctor", "--json")
+    shown = cli("doctor")
     assert ran.code == shown.code == 1
     checks = {check["name"]: check for check in ran.json["checks"]}
     states = {name: check["status"] for name, check in checks.items()}

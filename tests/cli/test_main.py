@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -136,9 +138,6 @@ def test_a_path_part_stays_one_part(cli: Cli, canned: Canned) -> None:
 
 
 def test_output_that_nobody_reads_is_no_traceback() -> None:
-    import subprocess
-    import sys
-
     command = f"{sys.executable} -m tradewind.cli --help | true"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr

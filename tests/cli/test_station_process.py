@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 
@@ -73,8 +74,6 @@ def test_a_host_that_others_reach_is_refused_without_insecure(tmp_path: Path) ->
 
 
 def test_ctrl_c_while_waiting_is_exit_130_without_a_traceback(station: StationProcess) -> None:
-    import sys
-
     command = [sys.executable, "-m", "tradewind.cli", "task", "submit", "sleep", "20", "--wait", "--tag", "ctrl-c"]
     env = clean_env(TRADEWIND_URL=station.url)
     waiting = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from executions import FINISH, record
-from load import BATCH, REDIS_URL, SLEEP_S, chunks
+from load import REDIS_URL, SLEEP_S
 
 import tradewind
 
@@ -32,8 +32,7 @@ async def session() -> AsyncIterator[None]:
 
 
 async def enqueue(ids: Sequence[int], kind: str) -> None:
-    for chunk in chunks(ids, BATCH):
-        await tw.submit_many([(kind, (i,)) for i in chunk])
+    await tw.submit_many([(kind, (i,)) for i in ids])  # it sends batches of 1000
 
 
 async def submit(i: int) -> None:

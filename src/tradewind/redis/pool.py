@@ -48,6 +48,10 @@ class WaitingPool(ConnectionPool):
             raise
         return connection
 
+    async def ensure_connection(self, connection: Any) -> None:
+        if not connection.is_quiet():
+            await super().ensure_connection(connection)
+
     async def release(self, connection: Any) -> None:
         try:
             await super().release(connection)

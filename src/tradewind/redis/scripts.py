@@ -20,6 +20,7 @@ import redis.exceptions as rex
 
 from tradewind.errors import Unavailable
 from tradewind.redis.connection import RETRYABLE, Link, translated
+from tradewind.redis.packing import pack
 
 _INCLUDE = re.compile(r"^-- include: (\w+)$", re.M)
 
@@ -82,15 +83,23 @@ class Scripts:
                     raise error
         raise Unavailable("a script was loaded but the server keeps forgetting it", hint="is SCRIPT FLUSH being run?")
 
-    async def _once(self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis) -> list[Any]:
-        if first is None and len(calls) == 1:
-            return [await client.execute_command(*self.command(calls[0]))]  # type: ignore[no-untyped-call]
-        pipe = client.pipeline(transaction=False)
+    async def _once(
+        self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis
+    ) -> list[Any]:
+        """Straight to a connection: redis-py's pipeline costs more than these calls take."""
+        commands = [self.command(call) for call in calls]
         if first is not None:
-            pipe.execute_command(*first)
-        for call in calls:
-            pipe.execute_command(*self.command(call))
-        replies: list[Any] = await pipe.execute()
+            commands.insert(0, tuple(first))
+        pool = client.connection_pool
+        connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+        try:
+            await connection.send_packed_command([b"".join(map(pack, commands))])
+            replies = [await connection.read_response() for _ in commands]
+        except BaseException:  # also a cancellation: unread replies must not meet the next caller
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await pool.release(connection)
         return replies[1:] if first is not None else replies
 
     async def load(self, calls: Sequence[Call]) -> None:

@@ -100,6 +100,11 @@ class SlotConnection(Connection):
         self._options = options
         super().__init__(**kwargs)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """The slot has, or may have, another owner than the node that this one is connected to."""
+        return self._owner.address != (self.host, self.port)
+
     async def connect(self) -> None:
         address = self._owner.address or await self._owner.find(self._options, self.plain)
         if address != (self.host, self.port):

@@ -32,6 +32,7 @@ from tradewind.tasks.store import TaskStore
 log = structlog.get_logger(__name__)
 TYPES_FRESH_S = 5.0
 BATCH = 1000
+_PLAIN = {"type", "args"}
 
 
 class Gate(ABC):
@@ -107,6 +108,11 @@ class RedisGate(Gate):
         return self._types
 
     async def submit(self, raws: Sequence[Mapping[str, Any]]) -> list[str]:
+        if len(raws) == 1 and raws[0].keys() == _PLAIN:
+            return await self.submit_plain(raws[0]["type"], [raws[0]["args"]])
+        return await self._submit(raws)
+
+    async def _submit(self, raws: Sequence[Mapping[str, Any]]) -> list[str]:
         types = await self._known_types({t for r in raws if isinstance(t := r.get("type"), str)})
         most = self._settings.tasks.max_payload_bytes
         found = check_tasks(raws, types, now_ms=now_ms(), max_payload=most, single=len(raws) == 1)
@@ -115,6 +121,8 @@ class RedisGate(Gate):
     async def submit_plain(self, kind: str, calls: Sequence[Sequence[Any]]) -> list[str]:
         """While Redis takes one batch the next one is made ready."""
         types = await self._known_types({kind})
+        if len(calls) <= BATCH:
+            return await self._submit_batch(kind, calls, types.get(kind))
         ids: list[str] = []
         sending: deque[asyncio.Task[list[str]]] = deque()
         try:
@@ -135,7 +143,7 @@ class RedisGate(Gate):
         plain = signature and check_plain(calls, signature, max_payload=self._settings.tasks.max_payload_bytes)
         if plain:
             return await self._store.submit_plain(kind, *plain)
-        return await self.submit([{"type": kind, "args": list(args)} for args in calls])
+        return await self._submit([{"type": kind, "args": list(args)} for args in calls])
 
     async def view(self, task_id: str) -> dict[str, Any]:
         return (await self._store.get(task_id)).view()

@@ -2,8 +2,9 @@
 -- 4 '1' when ended tasks go to the archive, 5 ms that an ended task's record lives when they do not.
 -- Keys built here from the prefix: task:{id}, task:{id}:body, task:cache:, task:status:, task:cancel:, lock:task:,
 -- metrics:task:count:, task:outbox, task:outbox:count, task:marked, queue:dead.
--- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls), so that the
--- usual task costs one short read; a running task with c, wait, lock or cx stands in the set task:marked.
+-- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls, or n from an
+-- earlier attempt), so that the usual task costs one short read; a running task with c, wait, lock or a cancel flag stands
+-- in the set task:marked.
 local P = ARGV[1]
 local now = tonumber(ARGV[2])
 if not now then
@@ -15,6 +16,7 @@ local NOW, SEC = int(now), int(math.floor(now / 1000))
 local T = P .. 'task:'
 local TERMINAL = { SUCCESS = 'completed', FAILED = 'failed', CANCELLED = 'cancelled', TIMEOUT = 'failed', DEAD = 'dead' }
 local IS_ARCHIVED = ARGV[4] == '1'
+local FORGETS = not IS_ARCHIVED and ARGV[5] == '0' -- results are off: what ends well is gone at once
 local LETTER_MS = '604800000' -- without an archive a dead letter waits 7 days
 
 local heard
@@ -34,8 +36,9 @@ local NOTHING = {}
 -- The rare fields of a task; x is its x field as read.
 local function rare(id, x)
   if not x then return NOTHING end
-  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker')
-  return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8], worker = f[9] }
+  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n')
+  return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8],
+    worker = f[9], n = f[10] }
 end
 
 local function uncache(id)
@@ -56,14 +59,18 @@ local function count(what, n) counts[what] = (counts[what] or 0) + n end
 local function close(id, status, kind, f, outcome, body)
   local key, is_letter = T .. id, status ~= 'SUCCESS' and status ~= 'CANCELLED'
   local name = key .. ':body'
-  redis.call('HSET', key, 'status', status, 'end', NOW)
-  body = body or (redis.call('GET', name) or '{}') .. '\n' .. outcome
-  if IS_ARCHIVED then
-    redis.call('SET', name, body)
+  if FORGETS and not is_letter then
+    redis.call('UNLINK', key, name)
   else
-    local ttl = is_letter and LETTER_MS or ARGV[5]
-    redis.call('SET', name, body, 'PX', ttl)
-    redis.call('PEXPIRE', key, ttl)
+    redis.call('HSET', key, 'status', status, 'end', NOW)
+    body = body or (redis.call('GET', name) or '{}') .. '\n' .. outcome
+    if IS_ARCHIVED then
+      redis.call('SET', name, body)
+    else
+      local ttl = is_letter and LETTER_MS or ARGV[5]
+      redis.call('SET', name, body, 'PX', ttl)
+      redis.call('PEXPIRE', key, ttl)
+    end
   end
   if f ~= NOTHING then
     if f.c then uncache(id) end

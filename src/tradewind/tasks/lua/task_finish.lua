@@ -26,7 +26,7 @@ for i = 1, #ids do
     end
     if status == 'RETRYING' then
       local key, due = T .. id, now + tonumber(ARGV[at + 6])
-      redis.call('HSET', key, 'status', 'RETRYING', 'due', int(due), 'err', ARGV[at + 7])
+      redis.call('HSET', key, 'status', 'RETRYING', 'due', int(due), 'err', ARGV[at + 7], 'x', '1')
       redis.call('ZADD', KEYS[2], string.format('%.3f', due / 1000), id)
       if more.c then uncache(id) end
       if more.lock then unlock(more.lock, worker) end

@@ -20,7 +20,8 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
       redis.call('PUBLISH', P .. 'worker:' .. worker .. ':control', 'cancel:' .. id)
       redis.call('HSET', key, 'tok', '0')
       if used < tonumber(f[8] or '1') and not (f[9] and tonumber(f[9]) <= now + 1000) then
-        redis.call('HSET', key, 'status', 'RETRYING', 'due', int(now + 1000), 'err', 'timed out; its worker did not stop it')
+        redis.call('HSET', key, 'status', 'RETRYING', 'due', int(now + 1000), 'x', '1', 'err',
+          'timed out; its worker did not stop it')
         redis.call('ZADD', KEYS[4], string.format('%.3f', (now + 1000) / 1000), id)
         if f[4] then uncache(id) end
         count('retrying', 1)

@@ -26,9 +26,9 @@ local answer, scores, marked = { 0 }, {}, {}
 for i = #ids, 1, -1 do
   local id = ids[i]
   local key = T .. id
-  local f = redis.call('HMGET', key, 'status', 'worker', 'type', 'n', 'x')
-  if f[1] == 'ASSIGNED' and f[2] == worker then
-    local more, kind = rare(id, f[5]), f[3]
+  local f = redis.call('HMGET', key, 'status', 'type', 'x')
+  if f[1] == 'ASSIGNED' then -- and to us: an id leaves this queue whenever its task leaves that state
+    local more, kind = rare(id, f[3]), f[2]
     local lock = more.lock and P .. 'lock:task:' .. more.lock
     if cancelled and redis.call('EXISTS', flags[i]) == 1 then
       redis.call('DEL', flags[i])
@@ -41,8 +41,8 @@ for i = #ids, 1, -1 do
       if more.c then uncache(id) end
     else
       token = token + 1
-      local tok, attempt, extra = int(token), f[4] and int(f[4] + 1) or '1', ''
-      if f[5] then
+      local tok, attempt, extra = int(token), more.n and int(more.n + 1) or '1', ''
+      if f[3] then
         local left = tonumber(more.tmo or ARGV[9])
         if more.ddl then left = math.min(left, more.ddl - now) end
         extra = int(left) .. ':' .. (more.stalls or '0') .. ':' .. (more.lock or '')
