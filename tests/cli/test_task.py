@@ -117,7 +117,11 @@ def test_what_was_accepted_before_a_fault_is_told(cli: Cli, canned: Canned, tmp_
     canned.answer("POST /api/v1/tasks/batch", 201, {"ids": ["x"] * 1000})
     ran = cli("task", "submit", "--file", str(file))
     assert ran.code == 2
-    assert "lines 1 to 1000 were accepted (1000 tasks)" in ran.err
+    assert "lines 1 to 1000 were accepted (1000 tasks), nothing after them" in ran.err
+    told = cli("task", "submit", "--file", str(file), "--json").json["error"]
+    assert "lines 1 to 1000 were accepted" in told["hint"]
+    canned.refuse("POST /api/v1/tasks/batch", 503, "unavailable", "Redis does not answer")
+    assert "not known whether the first batch was accepted" in cli("task", "submit", "--file", str(file)).err
 
 
 def test_progress_reports_become_a_share_or_words() -> None:

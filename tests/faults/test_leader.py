@@ -47,6 +47,7 @@ async def test_another_scheduler_leads_when_the_leader_is_stopped_killed_or_aske
         a = site.start("scheduler", scheduler_id="a")
         a.says("leads now")
         b = site.start("scheduler", scheduler_id="b")
+        b.says("stands for election")
         site.start_worker()
         async with probe(site) as there:
             ids = await there.submit("nap", [(5,)] * MANY)
@@ -70,7 +71,7 @@ async def test_another_scheduler_leads_when_the_leader_is_stopped_killed_or_aske
             ids += await _work_goes_on(there, "b", b.killed_at, LOST_S)
             assert await there.leader() == "a"
 
-            c = site.start("scheduler", scheduler_id="c")
+            site.start("scheduler", scheduler_id="c").says("stands for election")
             a.terminate()
             ids += await _work_goes_on(there, "a", time.monotonic(), GRACEFUL_S)
             assert a.wait(5) == 0

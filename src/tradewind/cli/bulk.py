@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from tradewind import codec
 from tradewind.cli.http import Http
 from tradewind.cli.output import Output, cell
-from tradewind.errors import Invalid, Overloaded, Problem, TradewindError
+from tradewind.errors import Conflict, Invalid, Overloaded, Problem, TradewindError
 
 BATCH = 1000
 #: Below the station's default bound on a request body, so that many large tasks go in several requests.
@@ -38,10 +38,18 @@ def submit_file(station: Http, out: Output, source: Path | str, defaults: dict[s
                 reached = batch[-1][0]
                 advance(sum(length for _, _, length in batch))
         except TradewindError as error:
-            if ids:
-                error.add_note(f"lines 1 to {reached} were accepted ({len(ids)} tasks), what follows was not")
+            error.hint = "; ".join(filter(None, [error.hint, _how_far(error, reached, len(ids))]))
             raise
     out.show({"submitted": len(ids), "ids": ids}, lambda: cell(f"{len(ids)} tasks submitted"))
+
+
+def _how_far(error: TradewindError, reached: int, count: int) -> str:
+    """In the hint, so that programs are told too. Without an answer nobody knows what became of the batch under way."""
+    is_known = isinstance(error, (Invalid, Conflict, Overloaded))
+    rest = "nothing after them" if is_known else f"of line {reached + 1} and the batch that it begins it is not known"
+    if count:
+        return f"lines 1 to {reached} were accepted ({count} tasks), {rest}"
+    return "no line was accepted" if is_known else "it is not known whether the first batch was accepted"
 
 
 def read_lines(file: Iterable[bytes], defaults: dict[str, Any]) -> Iterator[Line]:

@@ -42,7 +42,7 @@ class Keys:
     # tasks
 
     def task(self, task_id: str) -> str:
-        """hash; type, status, pri, at, due, max, tmo, ddl, lock, lab, n, stalls, tok, worker, start, end, prog, err, wait, c, tomb, x. Expires 300 s after its archive. Task scripts."""
+        """hash; type, status, pri, at, due, max, tmo, ddl, lock, lab, n, stalls, tok, worker, start, end, prog, err, wait, c, tomb, re, x. Expires 300 s after its archive. Task scripts."""
         return f"{self.p}task:{task_id}"
 
     def body(self, task_id: str) -> str:
@@ -146,6 +146,10 @@ class Keys:
     def rate_window(self, task_type: str, start_s: int) -> str:
         """string; tasks of that type assigned in the window that began then. 60 s, or two windows if longer. task_assign. Seed 004 §8."""
         return f"{self.p}ratelimit:task:{task_type}:{start_s}"
+
+    def rate_slots(self, task_type: str) -> str:
+        """hash; tenth of a window → tasks of that type assigned in it, the last eleven: what limits are judged by. 60 s, or two windows if longer. task_assign."""
+        return f"{self.p}ratelimit:slots:{task_type}"
 
     def rate_config(self) -> str:
         """hash; task type → `limit:window_ms`. Until removed. TaskStore.set_rate_limit."""

@@ -9,6 +9,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from tradewind.clock import now_ms
@@ -108,4 +109,8 @@ def _row(task_id: str, found: list[Any]) -> ArchiveRow | None:
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     if fields.get("status") not in TERMINAL:
         return None
-    return row_from_redis(task_id, fields, found[1])
+    try:
+        return row_from_redis(task_id, fields, found[1])
+    except (msgspec.MsgspecError, ValueError, KeyError) as error:  # written by a stranger: it must not block the others
+        log.error("a finished task cannot be archived", task=task_id, error=str(error))
+        return None

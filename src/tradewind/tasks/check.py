@@ -127,8 +127,11 @@ def check_task(
         shapes_ok = False
     if shapes_ok:
         read.problems += signature.problems(args, kwargs, path)
-        if codec.has_non_finite(args) or codec.has_non_finite(kwargs):
-            read.bad("not_finite", "args", "NaN and Infinity are not JSON")
+        try:
+            if codec.has_non_finite(args) or codec.has_non_finite(kwargs):
+                read.bad("not_finite", "args", "NaN and Infinity are not JSON")
+        except RecursionError:
+            read.bad("too_deep", "args", "nest lists and objects less deeply")
     priority = raw.get("priority", "normal")
     if isinstance(priority, int) and not isinstance(priority, bool):
         priority = "high" if priority > 0 else "normal"

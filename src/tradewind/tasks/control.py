@@ -95,11 +95,8 @@ class TaskControl:
 
     async def resume(self, name: str) -> None:
         with translated():
-            pipe = self.plane.redis.pipeline(transaction=True)
-            pipe.srem(self.plane.keys.paused(), _pausable(name))
-            pipe.lpush(self.plane.keys.wake(), "1")
-            pipe.ltrim(self.plane.keys.wake(), 0, 0)
-            await pipe.execute()
+            await self.plane.redis.srem(self.plane.keys.paused(), _pausable(name))
+            await self._wake()
 
     async def rate_limits(self) -> list[RateLimit]:
         keys, client = self.plane.keys, self.plane.redis
@@ -126,12 +123,13 @@ class TaskControl:
             raise Invalid("the rate limit is not valid", hint="see problems", problems=problems)
         with translated():
             await self.plane.redis.hset(self.plane.keys.rate_config(), task_type, f"{limit}:{window_s * 1000}")
+            await self._wake()
         return RateLimit(task_type, limit, window_s)
 
     async def remove_rate_limit(self, task_type: str) -> None:
         with translated():
             removed = await self.plane.redis.hdel(self.plane.keys.rate_config(), task_type)
-            await self.plane.redis.lpush(self.plane.keys.wake(), "1")
+            await self._wake()
         if not removed:
             raise NotFound(
                 f"there is no rate limit for {task_type!r}", code="rate_limit_not_found", hint="see rate-limits"
@@ -172,9 +170,19 @@ class TaskControl:
         return found
 
     async def has_type(self, task_type: str) -> bool:
-        """Also true for a type whose workers were registered by hand, as in the seed."""
+        """Also true for a type whose workers were registered by hand, as in the seed; the leader then learns of it."""
+        keys, client = self.plane.keys, self.plane.redis
         with translated():
-            return bool(await self.plane.redis.exists(self.plane.keys.worker_type(task_type)))
+            is_served = bool(await client.exists(keys.worker_type(task_type)))
+            if is_served:
+                await client.sadd(keys.worker_types(), task_type)
+        return is_served
+
+    async def _wake(self) -> None:
+        pipe = self.plane.redis.pipeline(transaction=True)
+        pipe.lpush(self.plane.keys.wake(), "1")
+        pipe.ltrim(self.plane.keys.wake(), 0, 0)
+        await pipe.execute()
 
     async def counts(self) -> dict[str, int]:
         """How many tasks ever ended in each state, and `submitted` and `retrying`."""

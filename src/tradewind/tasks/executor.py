@@ -100,7 +100,11 @@ async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
     except asyncio.CancelledError:
         reason = state.stopped
         if reason is None:
-            raise
+            job = asyncio.current_task()
+            if job is not None and job.cancelling():
+                raise
+            said = Failure("CancelledError", "something that it waited for was cancelled")
+            return failed(taken, request, said, Status.FAILED)
         if reason is Status.TIMEOUT:
             return failed(taken, request, Failure("Timeout", "it took longer than its timeout"), Status.TIMEOUT)
         return ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled while it ran"))
@@ -109,7 +113,7 @@ async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
         return failed(taken, request, Failure("Retry", str(error)), Status.FAILED, delay_ms=delay_ms)
     except (Abort, BadArguments) as error:
         return failed(taken, request, _failure(error), Status.FAILED, is_retryable=False)
-    except Exception as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
+    except (Exception, SystemExit) as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
         return failed(taken, request, _failure(error), Status.FAILED)
 
 

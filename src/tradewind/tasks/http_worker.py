@@ -104,7 +104,12 @@ class HttpDispatch:
         limits = httpx.Limits(max_connections=500)
         async with httpx.AsyncClient(follow_redirects=False, limits=limits) as client, asyncio.TaskGroup() as group:
             while True:
-                found = await self._addresses()
+                try:
+                    found = await self._addresses()
+                except Unavailable as error:
+                    log.warning("http workers wait for Redis", error=error.message)
+                    await asyncio.sleep(LOOK_S)
+                    continue
                 for worker_id, task in list(served.items()):
                     if task.done() or worker_id not in found:
                         task.cancel()
@@ -131,7 +136,11 @@ class HttpDispatch:
 
     async def _serve(self, worker_id: str, address: str, client: httpx.AsyncClient) -> None:
         keys, scripts = self.plane.keys, self.plane.scripts
-        generation = (await scripts.run("worker_adopt", [keys.worker(worker_id)], [short_random()])).decode()
+        try:
+            generation = (await scripts.run("worker_adopt", [keys.worker(worker_id)], [short_random()])).decode()
+        except Unavailable as error:
+            log.warning("http worker waits for Redis", worker=worker_id, error=error.message)
+            return
         if not generation:
             return
         store = WorkerStore(self.plane, worker_id, generation)

@@ -123,7 +123,7 @@ class LeaderStore:
         reply = await self.plane.scripts.run(
             "metrics_write",
             [*self._fence, keys.metric_queue_length(), keys.metric_worker_count(), keys.queue("high"),
-             keys.queue("normal"), keys.delayed(), keys.dead(), keys.workers()],
+             keys.queue("normal"), keys.delayed(), keys.dead(), keys.workers(), keys.parked()],
             self._head(),
         )  # fmt: skip
         self._checked(reply)

@@ -72,6 +72,8 @@ def check_schedule(schedule: Schedule) -> None:
     problems = []
     if not is_id(schedule.name):
         problems.append(Problem("bad_name", "name", "letters, digits, _ and -, at most 64 characters"))
+    if not is_id(schedule.type):
+        problems.append(Problem("bad_type", "type", "letters, digits, _ and -, at most 64 characters"))
     if bool(schedule.every_ms) == bool(schedule.cron):
         problems.append(Problem("every_or_cron", "every", "give either every or cron"))
     if schedule.cron:

@@ -13,7 +13,7 @@ import msgspec
 
 from tradewind import codec
 from tradewind.errors import Conflict, NotFound, Overloaded
-from tradewind.ids import new_ids
+from tradewind.ids import new_ids, short_random
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.plane import CACHE_MS, CANCEL_MS, Plane
@@ -183,7 +183,7 @@ class TaskStore:
         """Bring a task back that ended badly, also an archived one. Raises TaskNotFound, Conflict."""
         keys = self.plane.keys
         names = [keys.dead(), keys.queue("high"), keys.queue("normal")]
-        reply = (await self.plane.scripts.run("task_retry", names, [*self.plane.head(), task_id]))[0]
+        reply = (await self.plane.scripts.run("task_retry", names, [*self.plane.head(), short_random(), task_id]))[0]
         if reply[0] == 1:
             return Status.QUEUED
         if reply[0] == 0:
@@ -195,6 +195,7 @@ class TaskStore:
         again = Submission(task_id, task.type, request, codec.encode(request), task.priority)
         with translated():
             await self.plane.redis.delete(keys.cache(task_id), keys.status(task_id))
+            await self.plane.redis.zrem(keys.dead(), task_id)
         return (await self.submit([again]))[0].status
 
     async def wait(self, client_id: str, ids: Sequence[str]) -> list[Status | None]:

@@ -33,11 +33,12 @@ local function stall(worker, limit, max_stalls)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
     local task = P .. 'task:' .. id
-    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls')
+    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock')
     if f[1] == 'PROCESSING' and f[2] == worker then
       local t = { id = id, pri = f[3], c = f[4], wait = f[6] }
       local stalls = tonumber(f[7] or '0') + 1
       redis.call('HSET', task, 'stalls', stalls, 'x', '1')
+      if f[8] then unlock(f[8], worker) end
       if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
         close(id, 'CANCELLED', f[5], t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
       elseif stalls > max_stalls then

@@ -5,7 +5,7 @@
 -- KEYS 1 scheduler:leader 2 scheduler:epoch 3 queue:high 4 queue:normal 5 workers 6 queue:paused 7 ratelimit:config 8 queue:parked
 -- ARGV 6 scheduler id 7 epoch 8 limit 9 share 10 turn (high ones since the last normal one)
 -- Also touches: worker:{id}, worker:{id}:queue, worker:{id}:inflight, worker:type:{type}, queue:parked:{priority}:{route},
---   ratelimit:task:{type}, ratelimit:task:{type}:{window start}, worker:types.
+--   ratelimit:slots:{type}, ratelimit:task:{type}, ratelimit:task:{type}:{window start}, worker:types.
 -- Returns {assigned, turn, '1' if there is more to do at once, ms when a rate limit lets the next one pass or 0}; {-1} not the leader.
 -- include: shared
 if redis.call('GET', KEYS[1]) ~= ARGV[6] or redis.call('GET', KEYS[2]) ~= ARGV[7] then return { -1 } end
@@ -34,7 +34,8 @@ end
 local paused = {}
 for _, name in ipairs(redis.call('SMEMBERS', KEYS[6])) do paused[name] = true end
 
--- Rate limits: what each limited type may still have now.
+-- Rate limits: what each limited type may still have now. A window is ten slots; the running slot and the ten before it
+-- count in full, so that no window, wherever it begins, sees more than the limit (and a steady load gets 10/11 of it).
 local quota, next_ms = {}, 0
 local config = redis.call('HGETALL', KEYS[7])
 for i = 1, #config, 2 do
@@ -43,11 +44,20 @@ for i = 1, #config, 2 do
   local start = math.floor(now / window) * window
   local base = P .. 'ratelimit:task:' .. config[i]
   local key = base .. ':' .. int(start / 1000)
-  local before = tonumber(redis.call('GET', base .. ':' .. int((start - window) / 1000)) or '0')
-  local current = tonumber(redis.call('GET', key) or '0')
-  local left = most - current - before * (1 - (now - start) / window)
-  quota[config[i]] = { left = math.floor(left + 1e-9), used = 0, base = base, key = key, window = window,
-    retry = now + math.max(1, math.min(window / most, start + window - now)) }
+  local slots, length = P .. 'ratelimit:slots:' .. config[i], window / 10
+  local slot, left, first, old = math.floor(now / length), most, nil, {}
+  local passed = redis.call('HGETALL', slots)
+  for j = 1, #passed, 2 do
+    local s = tonumber(passed[j])
+    if s < slot - 10 or s > slot then
+      old[#old + 1] = passed[j]
+    else
+      left = left - tonumber(passed[j + 1])
+      first = math.min(first or s, s)
+    end
+  end
+  quota[config[i]] = { left = left, used = 0, base = base, key = key, window = window, slots = slots, slot = slot, old = old,
+    retry = math.max(now + 1, ((first or slot) + 11) * length) }
 end
 
 local routes, by_hand = {}, {}
@@ -92,7 +102,7 @@ local function worker_for(r)
 end
 
 -- Decide: nothing is written before `apply`.
-local used, moves, parks, drops, lates, scanned = {}, {}, {}, {}, {}, 0
+local used, moves, parks, drops, lates, met, scanned = {}, {}, {}, {}, {}, {}, 0
 local function read(key, many)
   local from = used[key] or 0
   local ids = redis.call('LRANGE', key, -(from + many), -(from + 1))
@@ -106,10 +116,14 @@ local function consider(ids, priority, parking)
     local f = redis.call('HMGET', T .. id, 'status', 'type', 'x')
     local more = rare(id, f[3])
     scanned = scanned + 1
+    if met[id] then -- a second place in a list, left by an earlier life of the same id: it has one already
+      f[1] = ''
+    end
+    met[id] = true
     if f[1] ~= 'QUEUED' then
       if more.tomb then drops[#drops + 1] = id end
     elseif more.ddl and tonumber(more.ddl) <= now then
-      lates[#lates + 1] = { id, f[2], more }
+      lates[#lates + 1] = { id, f[2], { c = more.c, wait = more.wait } } -- it holds no lock now
     else
       local r = route_of(f[2], more.lab or nil)
       local w = worker_for(r)
@@ -134,6 +148,9 @@ for _, place in ipairs(redis.call('SMEMBERS', KEYS[8])) do
   local priority, kind, labels = string.match(place, '^(%a+):([^@]+)@?(.*)$')
   table.insert(lots[priority], { key = P .. 'queue:parked:' .. place, kind = kind, labels = labels ~= '' and labels or nil })
 end
+for _, list in pairs(lots) do -- another one first each time: where types share workers, none waits for the end of another
+  for _ = 1, #list > 1 and now % #list or 0 do table.insert(list, table.remove(list, 1)) end
+end
 local main = { high = KEYS[3], normal = KEYS[4] }
 local function fill(priority, many)
   if paused[priority] then return 0, 0 end
@@ -156,14 +173,23 @@ local function fill(priority, many)
   return got, scanned - before
 end
 
-local budget, done = math.min(limit, free), 0
-local unit = math.ceil(budget / (share + 1))
+-- Workers registered by hand are met through the types they serve; with nobody else free, look for them.
+if free == 0 then
+  for _, kind in ipairs(redis.call('SMEMBERS', P .. 'worker:types')) do route_of(kind) end
+  for _, key in pairs(main) do
+    local id = redis.call('LINDEX', key, -1)
+    local kind = id and redis.call('HGET', T .. id, 'type')
+    if kind then route_of(kind) end
+  end
+end
+local done, unit = 0, math.ceil(math.min(limit, free, 200) / (share + 1)) -- a list is read 200 at a time
 local out = { high = false, normal = false }
-while done < budget and scanned < scan_limit and not (out.high and out.normal) do
+while done < math.min(limit, free) and scanned < scan_limit and not (out.high and out.normal) do
   local priority, many = 'high', share * unit
   if out.high or (turn >= share and not out.normal) then priority, many = 'normal', unit end
+  local budget = math.min(limit, free) - done -- `free` grows when a worker registered by hand is met
   if out.high or out.normal then many = budget end
-  local got, seen = fill(priority, math.min(many, budget - done))
+  local got, seen = fill(priority, math.min(many, budget))
   if priority == 'high' then turn = turn + got else turn = 0 end
   if seen == 0 then out[priority] = true end
   done = done + got
@@ -191,6 +217,9 @@ for _, lot in pairs(lots) do
 end
 for _, q in pairs(quota) do
   if q.used > 0 then
+    redis.call('HINCRBY', q.slots, int(q.slot), q.used)
+    push('HDEL', q.slots, q.old)
+    redis.call('PEXPIRE', q.slots, int(math.max(60000, 2 * q.window)))
     redis.call('INCRBY', q.key, q.used)
     redis.call('EXPIRE', q.key, int(math.max(60, math.ceil(2 * q.window / 1000))))
     if redis.call('INCRBY', q.base, q.used) == q.used then redis.call('EXPIRE', q.base, 1) end

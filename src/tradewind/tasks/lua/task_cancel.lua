@@ -3,7 +3,8 @@
 -- KEYS 1 queue:delayed 2 task:marked
 -- ARGV 6 ms that the flag of a running task outlives its attempt 7 default timeout ms, then ids
 -- Also touches: worker:{id}:queue. Channel: worker:{id}:control.
--- Returns per task: {1, 'CANCELLED'} ended now, {2, 'PROCESSING'} asked to stop, {0, status} had ended before, {-1} unknown.
+-- Returns per task: {1, 'CANCELLED'} ended now, {2, 'PROCESSING'} asked to stop, {0, status} had ended before
+--   (but {1, 'CANCELLED'} again for a cancelled one: the first reply may have been lost), {-1} unknown.
 -- include: shared
 local answer = {}
 local outcome = '{"error":{"type":"Cancelled","message":"cancelled before it started"}}'
@@ -16,7 +17,7 @@ for at = 8, #ARGV do
   if not status then
     verdict = { -1 }
   elseif TERMINAL[status] then
-    verdict = { 0, status }
+    verdict = { status == 'CANCELLED' and 1 or 0, status }
   elseif status == 'PROCESSING' then
     local left = tonumber(f[5] or NOW) + tonumber(rare(id, f[4]).tmo or ARGV[7]) - now
     redis.call('SET', P .. 'task:cancel:' .. id, '1', 'PX', int(math.max(left, 0) + tonumber(ARGV[6])))

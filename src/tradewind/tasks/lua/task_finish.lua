@@ -39,7 +39,7 @@ for i = 1, #ids do
     answer[i] = 1
   else
     local f = redis.call('HMGET', T .. id, 'status', 'tok')
-    answer[i] = f[2] == ARGV[at + 1] and f[1] and (TERMINAL[f[1]] or f[1] == 'RETRYING') and 2 or 0
+    answer[i] = f[2] == ARGV[at + 1] and f[1] ~= 'PROCESSING' and 2 or 0 -- whoever else ends an attempt resets tok
   end
 end
 push('ZREM', KEYS[1], gone)

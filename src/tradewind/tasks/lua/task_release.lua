@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- A worker gives tasks back that it will not run: its whole queue when it drains, and the named running ones.
--- They go to the head of their queues; the attempt does not count.
+-- They go to the head of their queues; the attempt does not count. One that was asked to stop ends CANCELLED.
 -- KEYS 1 worker:{id} 2 worker:{id}:inflight
 -- ARGV 6 worker id 7 generation 8 '1' = its queue too, then pairs id, token ('' = whatever token it has)
 -- Also touches: worker:{id}:queue, queue:high, queue:normal.
@@ -12,12 +12,16 @@ if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return 0 end
 local entries, gone = {}, {}
 for at = 9, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]
-  local f = redis.call('HMGET', T .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock')
+  local f = redis.call('HMGET', T .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock', 'type', 'wait')
   if f[1] == 'PROCESSING' and f[2] == worker and (token == '' or f[3] == token) then
-    entries[#entries + 1] = { id = id, pri = f[4], c = f[5] }
     gone[#gone + 1] = id
-    redis.call('HSET', T .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))
     if f[7] then unlock(f[7], worker) end
+    if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
+      close(id, 'CANCELLED', f[8], { c = f[5], wait = f[9] }, '{"error":{"type":"Cancelled","message":"cancelled while it ran"}}')
+    else
+      entries[#entries + 1] = { id = id, pri = f[4], c = f[5] }
+      redis.call('HSET', T .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))
+    end
   end
 end
 push('ZREM', KEYS[2], gone)
@@ -30,5 +34,6 @@ if ARGV[8] == '1' then
   until seen == 0
 end
 back(entries)
+settle()
 if #entries > 0 then wake() end
 return #entries

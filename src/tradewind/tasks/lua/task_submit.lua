@@ -1,7 +1,7 @@
 #!lua
 -- Accept tasks, all or none. An idle worker that supports the type gets a small submission directly.
 -- KEYS 1 queue:high 2 queue:normal 3 queue:delayed 4 workers 5 queue:paused 6 ratelimit:config 7 queue:parked
--- ARGV 6 bound of queued tasks (0 none) 7 bound of the outbox 8 direct ('1': may assign) 9 ms that idempotency lasts,
+-- ARGV 6 bound of waiting tasks, delayed and parked ones too (0 none) 7 bound of the outbox 8 direct ('1': may assign) 9 ms that idempotency lasts,
 --   then per task: id, type, priority, request line, options ('' or msgpack map: delay_ms|eta_ms, tmo, ddl, lock, lab, max, idem, sha)
 -- Also touches: worker:type:{type}, worker:{id}, worker:{id}:queue, worker:{id}:inflight, task:idem:{key}.
 -- Returns {1, status per task…} with 'QUEUED', 'PENDING', 'ASSIGNED' or '=id' of the task that has the idempotency key;
@@ -11,19 +11,13 @@
 local STRIDE, FROM = 5, 10
 local n = (#ARGV - FROM + 1) / STRIDE
 local high, normal = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
-local bound = tonumber(ARGV[6])
-if bound > 0 and high + normal + n > bound then return { -2, high + normal } end
-if ARGV[4] == '1' then
-  local waiting = tonumber(redis.call('GET', P .. 'task:outbox:count') or '0')
-  if waiting >= tonumber(ARGV[7]) then return { -3, waiting } end
-end
 
 -- Read and decide.
 local names = {}
 for i = 1, n do names[i] = T .. ARGV[FROM + (i - 1) * STRIDE] end
 local taken = 0
 for from = 1, n, 1000 do taken = taken + redis.call('EXISTS', unpack(names, from, math.min(from + 999, n))) end
-local answer, options, fresh = { 1 }, {}, {}
+local answer, options, fresh, new = { 1 }, {}, {}, 0
 for i = 1, n do
   local at = FROM + (i - 1) * STRIDE
   local id, o = ARGV[at], ARGV[at + 4]
@@ -33,16 +27,32 @@ for i = 1, n do
     if held then
       local sha, owner = string.match(held, '^(%S+) (.+)$')
       if sha ~= o.sha then return { -1, i, owner } end
-      answer[i + 1] = '=' .. owner
+      if owner ~= id or redis.call('EXISTS', names[i]) == 0 then answer[i + 1] = '=' .. owner end
     else
       fresh[o.idem] = o.sha .. ' ' .. id
     end
   end
   if not answer[i + 1] and taken > 0 and redis.call('EXISTS', names[i]) == 1 then
     local line = string.match(redis.call('GET', names[i] .. ':body') or '', '^[^\n]*')
-    if line ~= ARGV[at + 3] then return { -4, i, id } end
-    answer[i + 1] = redis.call('HGET', names[i], 'status')
+    local f = redis.call('HMGET', names[i], 'type', 'status')
+    if line ~= ARGV[at + 3] or f[1] ~= ARGV[at + 1] then return { -4, i, id } end
+    answer[i + 1] = f[2]
   end
+  if not answer[i + 1] then new = new + 1 end
+end
+
+-- Bounds, of what is new only: a repeat was accepted before.
+local bound = tonumber(ARGV[6])
+if bound > 0 and new > 0 then
+  local waiting = high + normal + redis.call('ZCARD', KEYS[3])
+  for _, place in ipairs(redis.call('SMEMBERS', KEYS[7])) do
+    waiting = waiting + redis.call('LLEN', P .. 'queue:parked:' .. place)
+  end
+  if waiting + new > bound then return { -2, waiting } end
+end
+if IS_ARCHIVED and new > 0 then
+  local waiting = tonumber(redis.call('GET', P .. 'task:outbox:count') or '0')
+  if waiting >= tonumber(ARGV[7]) then return { -3, waiting } end
 end
 
 -- An idle worker for a task of this type, or nil.

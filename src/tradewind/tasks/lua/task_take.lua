@@ -8,7 +8,7 @@
 if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return { -1 } end
 local worker = ARGV[6]
 if ARGV[10] ~= '' then redis.call('HSET', KEYS[1], 'window', ARGV[10]) end
-local many = tonumber(ARGV[8])
+local many = math.min(tonumber(ARGV[8]), 1000) -- Lua unpacks no more than some thousands
 local ids = many > 0 and redis.call('LRANGE', KEYS[2], -many, -1) or {}
 if #ids == 0 then return { 0 } end
 
