@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import os
 import platform
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,9 +14,8 @@ import structlog
 
 import tradewind
 from tradewind import clock
-from tradewind.errors import Invalid, Problem, TradewindError, Unavailable
+from tradewind.errors import TradewindError
 from tradewind.ids import short_random
-from tradewind.logs import configure_logging
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
@@ -36,7 +30,6 @@ from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker import Worker
-from tradewind.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from tradewind.sql import Sql
@@ -69,8 +62,11 @@ class Station:
         self.workers: list[Worker] = []
         self.scheduler: Scheduler | None = None
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve all roles until `stop` is set, then end them in stages: API, workers, scheduler."""
+    async def run(self, stop: asyncio.Event, api: Callable[[asyncio.Event], Awaitable[None]] | None = None) -> None:
+        """Serve the roles until `stop` is set, then end them in stages: API, workers, scheduler.
+
+        `api` serves until the event that it is given is set; it is handed in, since this room does not know the API.
+        """
         stops = {role: asyncio.Event() for role in ROLES}
         async with asyncio.TaskGroup() as group:
             running: dict[str, list[asyncio.Task[None]]] = {role: [] for role in ROLES}
@@ -83,8 +79,8 @@ class Station:
                 self.workers = await self._make_workers()
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
-            if "api" in self.roles:
-                running["api"].append(group.create_task(self._serve_api(stops["api"]), name="api"))
+            if api is not None:
+                running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
             log.info("stopping", roles=sorted(self.roles))
             for role in ("api", "worker", "scheduler"):
@@ -176,35 +172,6 @@ class Station:
             signatures[name] = msgspec.json.encode(signature)
         return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures)
 
-    async def _serve_api(self, stop: asyncio.Event) -> None:
-        from tradewind.api.app import create_app  # heavy, and only this role needs it
-        from tradewind.api.server import make_server
-
-        listener = bind(self.settings.api.host, self.settings.api.port)
-        server = make_server(create_app(self), self.settings.api)
-        host, port = listener.getsockname()[:2]
-        log.info("api listens", url=f"http://{host}:{port}")
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(server.serve(sockets=[listener]), name="api server")
-            await stop.wait()
-            server.should_exit = True
-            await serving
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises Unavailable when the address cannot be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        message = f"cannot listen on {host}:{port}: {error.strerror}"
-        raise Unavailable(message, code="port_in_use", hint="choose another one with --port") from error
-    listener.set_inheritable(False)
-    return listener
-
 
 @contextlib.asynccontextmanager
 async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterator[Station]:
@@ -227,56 +194,8 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         yield Station(settings, roles, link, facts, sql)
 
 
-def import_modules(names: Sequence[str]) -> None:
-    """Import the user's modules, which register their tasks. Raises Invalid naming module and folder."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    problems = []
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            problems.append(
-                Problem("module_not_found", "imports", f"{error} (looked in {here} and the installed packages)")
-            )
-    if problems:
-        raise Invalid(
-            "a module of --import cannot be imported", code="bad_import", hint=problems[0].hint, problems=problems
-        )
-
-
-async def _run(settings: Settings, roles: frozenset[str]) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    watchdog = Watchdog()
-    watchdog.start()
-    try:
-        async with open_station(settings, roles) as station:
-            await station.run(stop)
-    finally:
-        watchdog.stop()
-
-
-def run_station(settings: Settings, roles: frozenset[str]) -> int:
-    """Run the roles in this process until SIGTERM or SIGINT; the exit code. Raises the first error of our kinds."""
-    configure_logging(settings.log)
-    import_modules(settings.imports)
-    try:
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(settings, roles))
-    except* TradewindError as group:
-        raise _leaf(group) from None
-    return 0
-
-
-def _leaf(group: BaseExceptionGroup[TradewindError]) -> TradewindError:
-    first = group.exceptions[0]
-    return _leaf(first) if isinstance(first, BaseExceptionGroup) else first
+async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:
+    await serve(stop)
 
 
 def _archive(sql: Sql) -> TaskArchive:

@@ -5,189 +5,28 @@ The steps of workers and leaders are real scripts called by hand, so that any or
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import Coroutine
-from typing import Any, ClassVar, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from tests.tasks.standing import Ledger, Standing, read_standing, wipe
-from tradewind import codec
-from tradewind.clock import FakeClock
-from tradewind.errors import Conflict
-from tradewind.redis.connection import Link
-from tradewind.redis.scripts import Scripts
-from tradewind.settings import SchedulerSettings, Settings, TaskSettings
-from tradewind.tasks.control import TaskControl
-from tradewind.tasks.leader_store import Deposed, LeaderStore
-from tradewind.tasks.plane import Plane
-from tradewind.tasks.record import TERMINAL, Request, Status, Submission
-from tradewind.tasks.store import TaskStore
-from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
+from tests.tasks.machine_callers import KINDS, Callers, new_task, pick
+from tradewind.tasks.leader_store import Deposed
+from tradewind.tasks.record import Status
+from tradewind.tasks.worker_store import Ending, Lost, WorkerStore
 
-T = TypeVar("T")
-KINDS = ("a", "b", "c")
-LEASE_S = 10
-#: Leases and records end by the fake clock only: the server's own clock must never end one in the middle of a run.
-SCHEDULER = SchedulerSettings(leader_ttl_s=3600, lease_s=LEASE_S, heartbeat_ttl_s=3600)
-TASKS = TaskSettings(max_stalls=2, default_timeout_s=60)
-MOST_TASKS = 14
-
-pick = st.integers(min_value=0, max_value=1000)
-new_task = st.fixed_dictionaries(
-    {
-        "kind": st.sampled_from(KINDS),
-        "priority": st.sampled_from(["high", "normal", "normal"]),
-        "delay": st.sampled_from([0, 0, 0, 2, 4000]),
-        "attempts": st.sampled_from([1, 1, 2, 3]),
-        "deadline": st.sampled_from([0, 0, 0, 5, 30]),
-        "lock": st.sampled_from(["", "", "", "l1"]),
-        "labels": st.sampled_from([[], [], [], ["gpu"]]),
-        "key": st.sampled_from(["", "", "", "k1", "k2"]),
-    }
-)
+ENDINGS = ("SUCCESS", "FAILED", "DEAD", "TIMEOUT", "CANCELLED", "RETRYING")
 
 
-class TaskMachine(RuleBasedStateMachine):
+class TaskMachine(Callers):
     """`runner`, `link` and `scripts` are set by the test before it starts."""
 
-    runner: ClassVar[asyncio.Runner]
-    link: ClassVar[Link]
-    scripts: ClassVar[type[Scripts]] = Scripts
-
-    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        self.seen = None
-        return self.runner.run(coroutine)
-
-    def look(self) -> Standing:
-        if self.seen is None:
-            self.seen = self.runner.run(read_standing(self.plane))
-        return self.seen
-
-    @initialize()
-    def start(self) -> None:
-        self.clock = FakeClock()
-        settings = Settings(key_prefix=f"m{secrets.token_hex(4)}:", tasks=TASKS, scheduler=SCHEDULER)
-        self.plane = Plane(self.link, settings, self.clock)
-        self.plane.scripts = self.scripts(self.link, "tradewind.tasks")
-        self.store, self.control = TaskStore(self.plane), TaskControl(self.plane)
-        self.ledger = Ledger()
-        self.seen: Standing | None = None
-        self.brought_back: set[str] = set()
-        self.workers: dict[str, WorkerStore] = {}
-        self.runs: list[tuple[WorkerStore, Taken]] = []
-        self.deposed: list[LeaderStore] = []
-        self.last_submit: list[Submission] = []
-        self.last_finish: tuple[WorkerStore, Ending] | None = None
-        self.made = 0
-        self.leader = self.elect()
-
-    def elect(self) -> LeaderStore:
-        keys, name = self.plane.keys, f"s{len(self.deposed)}"
-        args = [name, 3_600_000]
-        epoch = self.run(self.plane.scripts.run("leader_acquire", [keys.leader(), keys.epoch()], args))
-        assert epoch == len(self.deposed) + 1
-        return LeaderStore(self.plane, name, epoch)
-
-    def teardown(self) -> None:
-        if hasattr(self, "plane"):
-            self.run(wipe(self.plane))
-
-    @invariant()
-    def everything_stands_in_its_place(self) -> None:
-        if hasattr(self, "ledger"):
-            self.ledger.check(self.look(), self.brought_back)
-            self.brought_back = set()
-
-    def unchanged(self, before: Standing) -> None:
-        assert self.look().without_wake() == before.without_wake()
-
-    def any_task(self, which: int) -> str | None:
-        known = sorted(self.ledger.known)
-        return known[which % len(known)] if known else None
-
-    # callers
-
-    @precondition(lambda self: len(self.ledger.known) < MOST_TASKS)
-    @rule(wanted=st.lists(new_task, min_size=1, max_size=4))
-    def submit(self, wanted: list[dict[str, Any]]) -> None:
-        batch = []
-        for w in wanted:
-            self.made += 1
-            request = Request(
-                args=[w["delay"]], max_attempts=w["attempts"], labels=w["labels"], exclusive=w["lock"],
-                idempotency_key=w["key"], deadline_ms=self.clock.ms + w["deadline"] * 1000 if w["deadline"] else 0,
-            )  # fmt: skip
-            line = codec.encode(request)
-            batch.append(
-                Submission(f"t{self.made:03}", w["kind"], request, line, w["priority"], delay_ms=w["delay"] * 1000)
-            )
-        before = self.look()
-        try:
-            accepted = self.run(self.store.submit(batch))
-        except Conflict:
-            self.unchanged(before)
-            return
-        for answer in accepted:
-            if answer.is_new:
-                self.ledger.accept(answer.id)
-        self.last_submit = [s for s, a in zip(batch, accepted, strict=True) if a.is_new and s.id == a.id]
-
-    @precondition(lambda self: self.last_submit and all(s.id in self.ledger.known for s in self.last_submit))
-    @rule()
-    def submit_again_after_a_lost_reply(self) -> None:
-        before = self.look()
-        again = self.run(self.store.submit(self.last_submit))
-        assert [a.id for a in again] == [s.id for s in self.last_submit]
-        self.unchanged(before)
-
-    @rule(which=pick)
-    def cancel(self, which: int) -> None:
-        task_id = self.any_task(which)
-        if task_id is None:
-            return
-        was = self.look().status(task_id)
-        answer = self.run(self.store.cancel([task_id]))[0]
-        now = self.look().status(task_id)
-        if was in TERMINAL:
-            assert answer.status == was == now
-        elif was == Status.PROCESSING:
-            assert answer.is_done and now == was and f"task:cancel:{task_id}" in self.look().values
-        else:
-            assert answer.is_done and now == Status.CANCELLED
-
-    @rule(which=pick)
-    def flag_by_hand(self, which: int) -> None:
-        task_id = self.any_task(which)
-        if task_id is not None and self.look().status(task_id) not in TERMINAL:
-            self.run(self.plane.redis.set(self.plane.keys.cancel(task_id), "1", ex=3600))
-
-    @rule(which=pick)
-    def retry(self, which: int) -> None:
-        task_id = self.any_task(which)
-        if task_id is None:
-            return
-        before = self.look()
-        was = before.status(task_id)
-        try:
-            self.run(self.store.retry(task_id))
-        except Conflict:
-            assert was not in TERMINAL or was == Status.SUCCESS
-            self.unchanged(before)
-            return
-        assert was in TERMINAL and was != Status.SUCCESS
-        assert self.look().status(task_id) == Status.QUEUED
-        self.brought_back.add(task_id)
-
-    @rule(which=pick)
-    def read_and_wait(self, which: int) -> None:
-        task_id = self.any_task(which)
-        if task_id is not None:
-            self.run(self.store.wait("client", [task_id]))
-            shown = codec.decode(self.run(self.store.view(task_id)))
-            assert shown["status"] == self.look().status(task_id), "a cache outlived a transition"
+    @initialize(first=st.lists(new_task, min_size=3, max_size=8))
+    def start(self, first: list[dict[str, Any]]) -> None:
+        self.open()
+        self.register("w1", {"a", "b", "c"}, 3, 1, "gpu")
+        self.submit(first)
 
     # workers
 
@@ -240,8 +79,22 @@ class TaskMachine(RuleBasedStateMachine):
             assert self.look().status(t.id) == Status.PROCESSING
         self.runs = [*self.runs, *((store, t) for t in taken)][-10:]
 
+    @rule(which=pick)
+    def assign_and_take(self, which: int) -> None:
+        """The usual way, so that random lives get far."""
+        self.assign(50)
+        self.take(which, 3)
+
+    @rule(which=pick)
+    def worker_dies(self, which: int) -> None:
+        """kill -9 in the middle of work: its lease ends and the leader takes its work back."""
+        if (store := self.worker(which)) is not None:
+            values = self.look().values
+            self.clock.advance(max(0, int(values.get("workers", {}).get(store.id, 0)) - self.clock.ms) / 1000)
+            self.evict_the_lost()
+
     @precondition(lambda self: self.runs)
-    @rule(which=pick, status=st.sampled_from(["SUCCESS", "SUCCESS", "FAILED", "DEAD", "TIMEOUT", "CANCELLED", "RETRYING"]))
+    @rule(which=pick, status=st.sampled_from(["SUCCESS", *ENDINGS]))
     def finish(self, which: int, status: str) -> None:
         store, taken = self.runs[which % len(self.runs)]
         ending = Ending(taken.id, taken.token, taken.type, Status(status), taken.request, b"{}", 1000, "it failed")
@@ -258,6 +111,21 @@ class TaskMachine(RuleBasedStateMachine):
         is_flagged = f"task:cancel:{taken.id}" in before.values
         wanted = "CANCELLED" if is_flagged and status != "SUCCESS" else status
         assert self.look().status(taken.id) == wanted
+
+    @precondition(lambda self: self.running())
+    @rule(which=pick, status=st.sampled_from(ENDINGS))
+    def finish_what_runs(self, which: int, status: str) -> None:
+        running = self.running()
+        self.finish(running[which % len(running)], status)
+
+    def running(self) -> list[int]:
+        """Which of `runs` hold their task still."""
+        tasks = self.look().tasks
+        return [
+            number
+            for number, (_, taken) in enumerate(self.runs)
+            if (task := tasks.get(taken.id)) and task["status"] == Status.PROCESSING and task["tok"] == taken.token
+        ]
 
     @precondition(lambda self: self.last_finish is not None)
     @rule()
@@ -308,8 +176,8 @@ class TaskMachine(RuleBasedStateMachine):
     def evict_the_lost(self) -> None:
         for worker_id in self.run(self.leader.expired_workers()):
             self.run(self.leader.evict(worker_id))
-            values = self.look().values
-            assert not {f"worker:{worker_id}", f"worker:{worker_id}:queue", f"worker:{worker_id}:inflight"} & set(values)
+            gone = {f"worker:{worker_id}", f"worker:{worker_id}:queue", f"worker:{worker_id}:inflight"}
+            assert not gone & set(self.look().values)
 
     @rule(which=pick)
     def reap(self, which: int) -> None:
@@ -337,41 +205,3 @@ class TaskMachine(RuleBasedStateMachine):
             self.unchanged(before)
         else:
             raise AssertionError(f"a deposed leader may {verb}")
-
-    # operators, time, the archive
-
-    @rule(name=st.sampled_from(["high", "normal", "type:a"]), is_on=st.booleans())
-    def pause_or_resume(self, name: str, is_on: bool) -> None:
-        self.run(self.control.pause(name) if is_on else self.control.resume(name))
-
-    @rule(limit=st.sampled_from([0, 1, 2]))
-    def limit_rate(self, limit: int) -> None:
-        if limit:
-            self.run(self.control.set_rate_limit("b", limit, 1))
-        else:
-            self.run(self.plane.redis.hdel(self.plane.keys.rate_config(), "b"))
-
-    @rule(seconds=st.sampled_from([0.1, 0.6, 1, 3, LEASE_S + 1, 70, 3700]))
-    def time_passes(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-
-    @rule(is_forgotten=st.booleans())
-    def archive(self, is_forgotten: bool) -> None:
-        before = self.look()
-        if not before.entries:
-            return
-        entry, ids = before.entries[0]
-        ended = [i for i in dict.fromkeys(ids) if before.status(i) in TERMINAL]
-        pairs = [item for i in ended for item in (i, before.tasks[i]["end"])]
-        keys, args = self.plane.keys, [self.plane.keys.p, 300_000, 1, entry, *pairs]
-        names = [keys.outbox(), keys.outbox_count()]
-        assert self.run(self.plane.scripts.run("task_archived", names, args)) == 1
-        once = self.look()
-        assert self.run(self.plane.scripts.run("task_archived", names, args)) == 0  # a lost reply
-        self.unchanged(once)
-        self.ledger.archived += len(ids)
-        still_due = {i for _, rest in before.entries[1:] for i in rest}
-        for task_id in ended if is_forgotten else []:
-            if "tomb" not in before.tasks[task_id] and task_id not in still_due:
-                self.run(self.plane.redis.delete(keys.task(task_id), keys.body(task_id)))
-                self.ledger.forget(task_id)

@@ -54,7 +54,7 @@ class Standing:
             head, _, rest = name.partition(":")
             if head == "task" and kind == "hash" and ":" not in rest and rest != "types":
                 self.tasks[rest] = value
-            elif (kind == "list" and (head == "queue" or name.endswith(":queue"))) or name == "queue:delayed" or name.endswith(":inflight"):
+            elif name.endswith((":queue", ":inflight")) or (head == "queue" and (kind == "list" or rest == "delayed")):
                 for task_id in value:
                     self.places.setdefault(task_id, []).append(name)
             elif name == "task:outbox":

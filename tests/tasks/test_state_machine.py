@@ -87,6 +87,6 @@ def mutated(name: str, old: str, new: str) -> type[Scripts]:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_script_is_noticed(mutant: str, machine: type[TaskMachine]) -> None:
     broken: Any = type("BrokenLife", (machine,), {"scripts": mutated(*MUTANTS[mutant])})
-    chosen = settings(QUICK, max_examples=400, stateful_step_count=40, phases=[Phase.generate], report_multiple_bugs=False)
+    chosen = settings(QUICK, max_examples=400, stateful_step_count=40, phases=[Phase.generate])
     with pytest.raises(AssertionError):
         live(broken, chosen)

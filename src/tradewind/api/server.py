@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
 
+import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from tradewind.api.app import ApiStation, create_app
 from tradewind.settings import ApiSettings
 
+log = structlog.get_logger(__name__)
 #: After a stop, how long answers that are under way may take.
 GRACE_S = 5
 
@@ -44,6 +48,18 @@ def make_server(app: FastAPI, settings: ApiSettings) -> ApiServer:
             timeout_graceful_shutdown=GRACE_S,
         )
     )
+
+
+async def serve(station: ApiStation, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Serve the API on a bound socket until `stop` is set."""
+    server = make_server(create_app(station), station.settings.api)
+    host, port = listener.getsockname()[:2]
+    log.info("api listens", url=f"http://{host}:{port}")
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(server.serve(sockets=[listener]), name="api server")
+        await stop.wait()
+        server.should_exit = True
+        await serving
 
 
 def end_streams(app: FastAPI) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tradewind.cli.http import is_loopback
-from tradewind.errors import Invalid, Problem, TradewindError
+from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
     from tradewind.settings import Settings
@@ -78,8 +74,7 @@ def start(roles: Sequence[str], config: Path | None, overrides: dict[str, Any]) 
     settings = load_settings(config, overrides)
     check_host(settings, wanted)
     check_shared_redis(settings, wanted)
-    import_modules(settings.imports)
-    from tradewind.station import run_station
+    from tradewind.process import run_station
 
     return run_station(settings, wanted)
 
@@ -115,40 +110,6 @@ def check_shared_redis(settings: Settings, roles: frozenset[str]) -> None:
             code="no_shared_redis",
             hint="set TRADEWIND_REDIS_URL (or redis.url), or run all roles in one process with `tradewind up`",
         )
-
-
-def import_modules(names: Sequence[str]) -> None:
-    """Import user code, found from the working directory too. Raises Invalid."""
-    folder = os.getcwd()
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except TradewindError:
-            raise
-        except ModuleNotFoundError as error:
-            if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-                message = f"there is no module {name!r} (looked in {folder} and the installed packages)"
-                hint = "start in the folder that holds it, or correct --import"
-                raise Invalid(message, code="no_module", hint=hint) from None
-            raise _broken_module(name, error) from error
-        except Exception as error:  # user code may raise anything while it is imported
-            raise _broken_module(name, error) from error
-
-
-def _broken_module(name: str, error: Exception) -> Invalid:
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
-    if isinstance(error, SyntaxError):
-        place = f"{error.filename}:{error.lineno}"
-    broken = Invalid(
-        f"module {name!r} cannot be imported: {type(error).__name__}: {error}",
-        code="bad_module",
-        hint=f"`python -c 'import {name}'` shows the whole traceback",
-    )
-    broken.add_note(place)
-    return broken
 
 
 def _overrides(

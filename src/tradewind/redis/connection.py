@@ -82,9 +82,13 @@ class Link:
     def __str__(self) -> str:
         return str(self.target)
 
-    def new_client(self) -> redis.asyncio.Redis:
-        """A client of its own without a read timeout, for blocking commands and pub/sub. The caller closes it."""
-        return self._make(max_connections=SMALL_POOL, timeout=self._settings.dial_timeout_s, socket_timeout=None)
+    def new_client(self, longest_wait_s: float | None = None) -> redis.asyncio.Redis:
+        """A client of its own for commands that wait so long on the server; None for pub/sub. The caller closes it.
+
+        Past that wait and the read timeout it gives up, or a lost reply would be waited for for ever.
+        """
+        timeout_s = None if longest_wait_s is None else longest_wait_s + self._settings.read_timeout_s
+        return self._make(max_connections=SMALL_POOL, timeout=self._settings.dial_timeout_s, socket_timeout=timeout_s)
 
     def new_blocking_client(self) -> redis.Redis:
         """A blocking client for a thread, which finds the master or the owner of the slot by itself."""

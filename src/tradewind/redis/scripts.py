@@ -83,9 +83,7 @@ class Scripts:
                     raise error
         raise Unavailable("a script was loaded but the server keeps forgetting it", hint="is SCRIPT FLUSH being run?")
 
-    async def _once(
-        self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis
-    ) -> list[Any]:
+    async def _once(self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis) -> list[Any]:
         """Straight to a connection: redis-py's pipeline costs more than these calls take."""
         commands = [self.command(call) for call in calls]
         if first is not None:

@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 #: Tasks per transaction, about; entries are taken whole.
 BATCH = 1000
 PURGE_S = 3600.0
+WAIT_S = 2.0
 
 
 class Archiver:
@@ -37,13 +38,13 @@ class Archiver:
 
     async def run(self) -> None:
         """Move what there is, wait for more. Raises Unavailable when Redis or SQL is away; the outbox keeps all."""
-        client = self.plane.link.new_client()
+        client = self.plane.link.new_client(WAIT_S)
         try:
             while True:
                 if not await self.step():
                     await self._purge()
                     with translated():
-                        await client.xread({self.plane.keys.outbox(): "0-0"}, count=1, block=2000)
+                        await client.xread({self.plane.keys.outbox(): "0-0"}, count=1, block=int(WAIT_S * 1000))
                     await asyncio.sleep(0.05)  # let a batch form
         finally:
             await client.aclose()

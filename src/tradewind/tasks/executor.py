@@ -25,6 +25,7 @@ from tradewind.tasks.running import Abort, Retry, Running
 from tradewind.tasks.worker_store import Ending, Taken
 
 MAX_RESULT_BYTES = 1_000_000
+THREAD_NAME = "tradewind-task"
 _SUCCESS = Status.SUCCESS
 
 
@@ -45,7 +46,7 @@ class LocalExecutor:
 
     def __init__(self, functions: Registry, threads: int) -> None:
         self._functions = functions
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tradewind-task")
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=THREAD_NAME)
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
         function = find(self._functions, taken.type)

@@ -145,7 +145,7 @@ class HttpDispatch:
             return
         store = WorkerStore(self.plane, worker_id, generation)
         executor = HttpExecutor(client, address)
-        blocking = self.plane.link.new_client()
+        blocking = self.plane.link.new_client(LOOK_S)
         try:
             held = await store.sync()
             if held:
@@ -160,7 +160,7 @@ class HttpDispatch:
                         under_way = [call.job for call in running.values() if call.job is not None]
                         await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED, timeout=1)
                         continue
-                    for taken in await store.take(room, wait_s=1, client=blocking):
+                    for taken in await store.take(room, wait_s=LOOK_S, client=blocking):
                         call = running[taken.id] = _Call(taken)
                         task = group.create_task(self._run_one(store, executor, call), name=taken.id)
                         task.add_done_callback(functools.partial(_forget, running, taken.id))

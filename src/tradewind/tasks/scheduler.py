@@ -80,7 +80,7 @@ class Scheduler:
     async def _assign(self, store: LeaderStore) -> None:
         """Assign until there is nothing to do, then wait for news on the server."""
         limit = self.plane.all_settings.scheduler.assign_batch
-        client = self.plane.link.new_client()
+        client = self.plane.link.new_client(IDLE_S)
         wait_s = 0.0
         try:
             while True:

@@ -33,6 +33,7 @@ AHEAD_MOST = 1000
 #: One commit carries at most so many endings.
 COMMIT_BATCH = 500
 SYNC_S = 1.0
+TAKE_WAIT_S = 2.0
 #: How long, past the grace time, a worker tries to hand its work back before it goes.
 LEAVE_S = 1.5
 
@@ -91,7 +92,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; then drain: finish what runs within the grace time, give the rest back, leave."""
-        self._client = self.plane.link.new_client()
+        self._client = self.plane.link.new_client(TAKE_WAIT_S)
         try:
             await self._register()
             async with asyncio.TaskGroup() as group:
@@ -203,7 +204,7 @@ class Worker:
                 continue
             window = self._new_window()
             try:
-                taken = await self.store.take(room, window=window, wait_s=2, client=self._client)
+                taken = await self.store.take(room, window=window, wait_s=TAKE_WAIT_S, client=self._client)
             except Lost:
                 self._lost.set()
                 continue

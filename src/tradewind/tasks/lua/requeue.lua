@@ -26,9 +26,11 @@ local function unassign(worker, limit)
   return entries, #ids
 end
 
--- Up to `limit` tasks that a lost worker was running: each counts a stall; too many stalls, or a cancel, end it.
+-- Up to `limit` tasks that a lost worker was running: each counts a stall; too many stalls, or a cancel, end it. From the
+-- second stall on they start again one after the other within two seconds (queue:delayed), so that one that kills its
+-- workers parts from those that only stood beside it.
 local function stall(worker, limit, max_stalls)
-  local key, entries = P .. 'worker:' .. worker .. ':inflight', {}
+  local key, entries, again = P .. 'worker:' .. worker .. ':inflight', {}, {}
   local ids = redis.call('ZRANGE', key, 0, limit - 1)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
@@ -43,10 +45,20 @@ local function stall(worker, limit, max_stalls)
         close(id, 'CANCELLED', f[5], t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
       elseif stalls > max_stalls then
         close(id, 'DEAD', f[5], t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')
-      else
+      elseif stalls == 1 then
         entries[#entries + 1] = t
+      else
+        again[#again + 1] = t
       end
     end
   end
+  for i, t in ipairs(again) do
+    local due = now + math.floor((i - 1) * 2000 / #again)
+    redis.call('HSET', P .. 'task:' .. t.id, 'status', 'PENDING', 'tok', '0', 'due', int(due))
+    redis.call('HDEL', P .. 'task:' .. t.id, 'worker', 'start')
+    redis.call('ZADD', P .. 'queue:delayed', string.format('%.3f', due / 1000), t.id)
+    if t.c then uncache(t.id) end
+  end
+  if #again > 0 then wake() end
   return entries, #ids
 end
