@@ -31,6 +31,22 @@ LEASE_S = 10
 SCHEDULER = SchedulerSettings(leader_ttl_s=3600, lease_s=LEASE_S, heartbeat_ttl_s=3600)
 TASKS = TaskSettings(max_stalls=2, default_timeout_s=60)
 MOST_TASKS = 14
+ASIDE = (
+    "submit_again_after_a_lost_reply",
+    "finish_again_after_a_lost_reply",
+    "flag_by_hand",
+    "read_and_wait",
+    "pause_or_resume",
+    "limit_rate",
+    "long_time_passes",
+    "archive",
+    "beat",
+    "release",
+    "leave",
+    "reap",
+    "leader_changes",
+    "deposed_leader_wakes_up",
+)
 
 pick = st.integers(min_value=0, max_value=1000)
 new_task = st.fixed_dictionaries(
@@ -131,9 +147,9 @@ class Callers(RuleBasedStateMachine):
                 self.ledger.accept(answer.id)
         self.last_submit = [s for s, a in zip(batch, accepted, strict=True) if a.is_new and s.id == a.id]
 
-    @precondition(lambda self: self.last_submit and all(s.id in self.ledger.known for s in self.last_submit))
-    @rule()
-    def submit_again_after_a_lost_reply(self) -> None:
+    def submit_again_after_a_lost_reply(self, _which: int) -> None:
+        if not all(s.id in self.ledger.known for s in self.last_submit):
+            return
         before = self.look()
         again = self.run(self.store.submit(self.last_submit))
         assert [a.id for a in again] == [s.id for s in self.last_submit]
@@ -154,7 +170,6 @@ class Callers(RuleBasedStateMachine):
         else:
             assert answer.is_done and now == Status.CANCELLED
 
-    @rule(which=pick)
     def flag_by_hand(self, which: int) -> None:
         task_id = self.any_task(which)
         if task_id is not None and self.look().status(task_id) not in TERMINAL:
@@ -177,7 +192,6 @@ class Callers(RuleBasedStateMachine):
         assert self.look().status(task_id) == Status.QUEUED
         self.brought_back.add(task_id)
 
-    @rule(which=pick)
     def read_and_wait(self, which: int) -> None:
         task_id = self.any_task(which)
         if task_id is not None:
@@ -187,23 +201,29 @@ class Callers(RuleBasedStateMachine):
 
     # operators, time, the archive
 
-    @rule(name=st.sampled_from(["high", "normal", "type:a"]), is_on=st.booleans())
-    def pause_or_resume(self, name: str, is_on: bool) -> None:
-        self.run(self.control.pause(name) if is_on else self.control.resume(name))
+    @rule(which=pick, what=st.sampled_from(ASIDE))
+    def meanwhile(self, which: int, what: str) -> None:
+        """What happens now and then; one rule for all, so that tasks get on between."""
+        getattr(self, what)(which)
 
-    @rule(limit=st.sampled_from([0, 1, 2]))
-    def limit_rate(self, limit: int) -> None:
-        if limit:
-            self.run(self.control.set_rate_limit("b", limit, 1))
+    def pause_or_resume(self, which: int) -> None:
+        name = ("high", "normal", "type:a")[which % 3]
+        self.run(self.control.pause(name) if which % 2 else self.control.resume(name))
+
+    def limit_rate(self, which: int) -> None:
+        if which % 3:
+            self.run(self.control.set_rate_limit("b", which % 3, 1))
         else:
             self.run(self.plane.redis.hdel(self.plane.keys.rate_config(), "b"))
 
-    @rule(seconds=st.sampled_from([0.1, 0.6, 1, 3, LEASE_S + 1, 70, 3700]))
+    def long_time_passes(self, which: int) -> None:
+        self.clock.advance((LEASE_S + 1, 70, 3700)[which % 3])
+
+    @rule(seconds=st.sampled_from([0.1, 0.6, 1, 3]))
     def time_passes(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
-    @rule(is_forgotten=st.booleans())
-    def archive(self, is_forgotten: bool) -> None:
+    def archive(self, which: int) -> None:
         before = self.look()
         if not before.entries:
             return
@@ -218,7 +238,7 @@ class Callers(RuleBasedStateMachine):
         self.unchanged(once)
         self.ledger.archived += len(ids)
         still_due = {i for _, rest in before.entries[1:] for i in rest}
-        for task_id in ended if is_forgotten else []:
+        for task_id in ended if which % 2 else []:
             if "tomb" not in before.tasks[task_id] and task_id not in still_due:
                 self.run(self.plane.redis.delete(keys.task(task_id), keys.body(task_id)))
                 self.ledger.forget(task_id)

@@ -97,6 +97,7 @@ class StationFigures(Collector):
         with translated(plane.link):
             waiting = int(await plane.link.client.get(plane.keys.outbox_count()) or 0)
             info: dict[str, Any] = await plane.link.client.info()
+            commands: dict[str, Any] = await plane.link.client.info("commandstats")
         hits, misses = info.get("keyspace_hits", 0), info.get("keyspace_misses", 0)
         figures = [
             ("tradewind_outbox_waiting", "Finished tasks that SQL does not have yet.", waiting),
@@ -111,7 +112,13 @@ class StationFigures(Collector):
                 info.get("evicted_keys", 0),
             ),
         ]
-        return [_gauge(*figure) for figure in figures]
+        calls = CounterMetricFamily("tradewind_redis_command_calls", "Calls of each Redis command.", labels=["command"])
+        seconds = CounterMetricFamily("tradewind_redis_command_seconds", "Time spent in each.", labels=["command"])
+        for name, stats in commands.items():
+            command = name.removeprefix("cmdstat_")
+            calls.add_metric([command], stats["calls"])
+            seconds.add_metric([command], stats["usec"] / 1e6)
+        return [*(_gauge(*figure) for figure in figures), calls, seconds]
 
 
 def metrics_endpoint(registry: CollectorRegistry, control: TaskControl) -> Endpoint:

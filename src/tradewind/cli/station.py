@@ -26,6 +26,10 @@ Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="S
 Concurrency = Annotated[
     int | None, typer.Option("--worker-concurrency", metavar="N", min=1, help="Tasks at once in this worker.")
 ]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="L", help="Label of this worker: it also gets tasks that ask for it; repeatable."),
+]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Allow a --host that others can reach.")]
 LogLevel = Annotated[str | None, typer.Option("--log-level", metavar="L", help="DEBUG, INFO, WARNING or ERROR.")]
 LogFormat = Annotated[str | None, typer.Option("--log-format", metavar="F", help="auto, console or json.")]
@@ -39,12 +43,13 @@ def up(
     imports: Imports = None,
     config: Config = None,
     worker_concurrency: Concurrency = None,
+    labels: Labels = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> int:
     """Start a station: every role in this process, until Ctrl-C or SIGTERM."""
-    flags = _overrides(ctx, data_dir, host, port, imports, worker_concurrency, insecure, log_level, log_format)
+    flags = _overrides(ctx, data_dir, host, port, imports, worker_concurrency, labels, insecure, log_level, log_format)
     return start(ROLES, config, flags)
 
 
@@ -57,12 +62,13 @@ def run(
     imports: Imports = None,
     config: Config = None,
     worker_concurrency: Concurrency = None,
+    labels: Labels = None,
     insecure: Insecure = False,
     log_level: LogLevel = None,
     log_format: LogFormat = None,
 ) -> int:
     """Start only the named roles in this process; needs a Redis that the others share."""
-    flags = _overrides(ctx, data_dir, host, port, imports, worker_concurrency, insecure, log_level, log_format)
+    flags = _overrides(ctx, data_dir, host, port, imports, worker_concurrency, labels, insecure, log_level, log_format)
     return start(roles, config, flags)
 
 
@@ -119,6 +125,7 @@ def _overrides(
     port: int | None,
     imports: list[str] | None,
     worker_concurrency: int | None,
+    labels: list[str] | None,
     insecure: bool,
     log_level: str | None,
     log_format: str | None,
@@ -130,6 +137,7 @@ def _overrides(
         "api.port": port,
         "imports": imports or None,
         "worker.concurrency": worker_concurrency,
+        "worker.labels": labels or None,
         "api.insecure": insecure or None,
         "log.level": log_level,
         "log.format": log_format or ("json" if ctx.obj.is_json else None),
