@@ -86,7 +86,7 @@ class RoleProcess:
 
 
 class Site:
-    """A folder with data and ledger, and the processes that share them. Settings stay at their defaults unless given."""
+    """A folder with data and ledger, and the processes that share them; settings are the defaults unless given."""
 
     def __init__(self, folder: Path, redis_url: str = "", **settings: object) -> None:
         self.folder = folder

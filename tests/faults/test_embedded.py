@@ -1,4 +1,4 @@
-"""A whole station in one process on its embedded store: asked to stop or killed, and started again on the same folder."""
+"""A whole station in one process on its embedded store: stopped or killed, and started again on the same folder."""
 
 from __future__ import annotations
 

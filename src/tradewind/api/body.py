@@ -28,6 +28,8 @@ async def read_json(request: Request, max_bytes: int) -> Any:
     kind, _, rest = request.headers.get("content-type", "").partition(";")
     kind, charset = kind.strip().lower(), rest.replace('"', "").strip().lower()
     is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+    # What `curl -d` and bare clients send by default. The door has turned away writes of other sites before this.
+    is_json = is_json or kind in ("", "application/x-www-form-urlencoded")
     if not is_json or (charset.startswith("charset=") and charset not in ("charset=utf-8", "charset=utf8")):
         raise Refused(
             415,

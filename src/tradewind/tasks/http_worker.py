@@ -158,7 +158,9 @@ class HttpDispatch:
                     room = capacity - len(running)
                     if room <= 0:
                         under_way = [call.job for call in running.values() if call.job is not None]
-                        await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+                        if under_way:
+                            await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED, timeout=1)
+                        await asyncio.sleep(0)
                         continue
                     for taken in await store.take(room, wait_s=LOOK_S, client=blocking):
                         call = running[taken.id] = _Call(taken)

@@ -152,9 +152,7 @@ class Worker:
         log.warning("worker was lost and registers again", worker=self.id, running=len(self._runs))
         self.is_registered = False
         for run in list(self._runs.values()):
-            if run.task is not None:
-                run.state.is_cancelled = True
-                run.task.cancel()
+            self._drop_run(run)
         self._window = 0
         await self._register()
 
@@ -169,8 +167,7 @@ class Worker:
             await self._wait_idle(grace_s)
             left = list(self._runs.values())
             for run in left:
-                if run.task is not None:
-                    run.task.cancel()
+                self._drop_run(run)
             await self._flush()
             for _ in range(3):  # a take that was under way when intake stopped may still have moved something
                 held = [(task_id, "") for task_id, _, _ in await self.store.sync()]
@@ -267,6 +264,12 @@ class Worker:
             run.state.stopped, run.state.is_cancelled = reason, True
             run.task.cancel()
 
+    def _drop_run(self, run: _Run) -> None:
+        """Stop it without an ending: the task is no longer ours to end."""
+        if run.task is not None:
+            run.state.is_cancelled = True
+            run.task.cancel()
+
     def _report(self, state: Running, value: bytes) -> None:
         """Progress, maybe from a thread: kept until the next sync, the newest wins."""
         self._reports[state.id] = (state.token, value)
@@ -351,7 +354,9 @@ class Worker:
             if run is None:
                 if task_id not in waiting:
                     unknown[task_id] = token
-            elif shall_stop or run.taken.token != token:
+            elif int(token) > int(run.taken.token):
+                self._drop_run(run)
+            elif shall_stop:
                 self._stop_run(run, Status.CANCELLED)
         again = [(task_id, token) for task_id, token in unknown.items() if f"{task_id} {token}" in strangers]
         if again:
