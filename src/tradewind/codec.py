@@ -34,3 +34,8 @@ def has_non_finite(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(has_non_finite(v) for v in value)
     return False
+
+
+def lost_non_finite(value: Any, data: bytes) -> bool:
+    """True if `data`, the JSON of `value`, has a null where a NaN or an infinity stood, in whatever object it was."""
+    return b"null" in data and has_non_finite(msgspec.to_builtins(value))

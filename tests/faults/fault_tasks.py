@@ -39,7 +39,7 @@ def thread_nap(ms: float) -> None:
 async def block_loop(ms: float) -> None:
     """Blocks the worker's event loop: the fault under test."""
     _note("begin")
-    time.sleep(ms / 1000)  # noqa: ASYNC251
+    time.sleep(ms / 1000)
     _note("end")
 
 

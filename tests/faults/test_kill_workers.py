@@ -14,7 +14,7 @@ from tests.faults.probe import Probe, probe
 from tests.faults.station_process import Site, by_id
 
 BATCH = 200
-TAKEOVER_S = 15.0  # promised: the last interrupted task has ended so long after the kill
+TAKEOVER_S = 15.0  # promised: the last interrupted task has ended so long after the last kill
 
 
 async def _kill_in_bursts(there: Probe, bursts: Sequence[int], chance: random.Random) -> list[str]:
@@ -74,9 +74,10 @@ async def _killed_workers_lose_nothing(site: Site, tasks: int, kills: int) -> No
         assert len(begins) <= found[task_id].stalls + 1
         if earlier:
             interrupted += 1
-            hit = max(killed_at[begin.pid] for begin in earlier)
             done = next(end.at for end in ends[task_id] if end.token == last.token)
-            assert done - hit < TAKEOVER_S, f"{task_id} ended {done - hit:.1f} s after the kill"
+            # From the last kill: what went back may have been given to a worker that was killed before it began.
+            took = done - max(killed_at.values())
+            assert took < TAKEOVER_S, f"{task_id} ended {took:.1f} s after the last kill"
     assert interrupted, "no kill has hit a running task: the test showed nothing"
 
 

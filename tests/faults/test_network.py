@@ -1,4 +1,4 @@
-"""A bad network between the processes and Redis: answers lost, connections cut, silent or slow; still every task ends once."""
+"""A bad network to Redis: answers lost, connections cut, silent or slow; still every task ends once."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -25,17 +25,19 @@ async def _load(there: Probe, over: asyncio.Event) -> list[str]:
         await asyncio.sleep(0.1)
 
 
-async def _during_load(site: Site, disturb: Callable[[Probe], object]) -> None:
+async def _wait_busy(there: Probe) -> None:
+    seen = len(there.site.ledger())
+    await there.wait_until(lambda: len(there.site.ledger()) > seen + 100, "load", 30)
+
+
+async def _during_load(site: Site, disturb: Callable[[Probe], Awaitable[object]]) -> None:
     """Every accepted task ends once although `disturb` was called in the middle; nobody had to be started again."""
     async with probe(site) as there:
         over = asyncio.Event()
         loading = asyncio.create_task(_load(there, over))
         for _ in range(3):
-            seen = len(site.ledger())
-            await there.wait_until(lambda seen=seen: len(site.ledger()) > seen + 100, "load", 30)
-            waited = disturb(there)
-            if asyncio.iscoroutine(waited):
-                await waited
+            await _wait_busy(there)
+            await disturb(there)
         over.set()
         ids = await loading
         await there.wait_ended(len(ids), 30)

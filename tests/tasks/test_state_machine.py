@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests import servers
@@ -47,6 +48,8 @@ def test_each_live_task_stands_in_exactly_one_place(machine: type[TaskMachine], 
     live(machine, settings(QUICK, max_examples=200 if on_redis_7 else 50, stateful_step_count=40))
 
 
+XADD = "redis.call('XADD', P .. 'task:outbox', '*', 'ids', table.concat(ended, ' '))"
+LREM = "redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)"
 MUTANTS = {
     "finish takes any token": ("task_finish", "if tokens[i] == ARGV[at + 1] then", "if true then"),
     "promote leaves the delayed entry": ("task_promote", "push('ZREM', KEYS[3], ids)", ""),
@@ -56,8 +59,16 @@ MUTANTS = {
     "a lost worker keeps its in-flight set": ("worker_evict", "  push('ZREM', key, ids)", ""),
     "cancel leaves no tombstone": ("task_cancel", "redis.call('HSET', key, 'tomb', '1', 'x', '1')", ""),
     "tokens repeat": ("task_take", "redis.call('INCRBY', KEYS[4], #ids) - #ids", "0"),
-    "ended tasks miss the outbox": ("task_finish", "redis.call('XADD'", "redis.call('EXISTS', 'x') local _ = ("),
-    "cancel comes too late for assigned ones": ("task_cancel", "redis.call('LREM'", "redis.call('LPOS'"),
+    "ended tasks miss the outbox": (
+        "task_finish",
+        "redis.call('XADD', P .. 'task:outbox', '*', 'ids', table.concat(ended, ' '))",
+        "",
+    ),
+    "cancel comes too late for assigned ones": (
+        "task_cancel",
+        "redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)",
+        "",
+    ),
 }
 
 
@@ -88,5 +99,7 @@ def mutated(name: str, old: str, new: str) -> type[Scripts]:
 def test_a_broken_script_is_noticed(mutant: str, machine: type[TaskMachine]) -> None:
     broken: Any = type("BrokenLife", (machine,), {"scripts": mutated(*MUTANTS[mutant])})
     chosen = settings(QUICK, max_examples=400, stateful_step_count=40, phases=[Phase.generate])
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, FlakyFailure)) as caught:
         live(broken, chosen)
+    if isinstance(caught.value, FlakyFailure):  # noticed, but not again: equal workers come in the server's own order
+        assert caught.value.subgroup(AssertionError) is not None

@@ -24,6 +24,9 @@ from tradewind.redis.packing import pack
 
 _INCLUDE = re.compile(r"^-- include: (\w+)$", re.M)
 
+#: How long to wait here when the server refuses to.
+FULL_PAUSE_S = 0.1
+
 Arg = str | bytes | int | float
 Call = tuple[str, Sequence[str], Sequence[Arg]]
 
@@ -39,6 +42,16 @@ def source(package: str, name: str) -> str:
 @cache
 def sha(package: str, name: str) -> str:
     return hashlib.sha1(source(package, name).encode()).hexdigest()
+
+
+async def _reply(connection: Any) -> Any:
+    """One reply; an error that the server answers is returned, so that the replies after it are read, too."""
+    try:
+        return await connection.read_response()
+    except (rex.ConnectionError, rex.TimeoutError):
+        raise
+    except rex.ResponseError as error:
+        return error
 
 
 class Scripts:
@@ -92,13 +105,18 @@ class Scripts:
         connection = await pool.get_connection()  # type: ignore[no-untyped-call]
         try:
             await connection.send_packed_command([b"".join(map(pack, commands))])
-            replies = [await connection.read_response() for _ in commands]
+            replies = [await _reply(connection) for _ in commands]
         except BaseException:  # also a cancellation: unread replies must not meet the next caller
             await connection.disconnect(nowait=True)
             raise
         finally:
             await pool.release(connection)
-        return replies[1:] if first is not None else replies
+        if first is not None and isinstance(replies.pop(0), rex.OutOfMemoryError):
+            await asyncio.sleep(FULL_PAUSE_S)  # a full server refuses to wait on a list, but runs the scripts
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
 
     async def load(self, calls: Sequence[Call]) -> None:
         for name in {call[0] for call in calls}:

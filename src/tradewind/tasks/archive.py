@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from tradewind.clock import now_ms
 from tradewind.errors import Invalid
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -70,10 +69,13 @@ class Archiver:
             for task_id, found in zip(
                 part, await scripts.run("task_read", [keys.token()], [keys.p, *part]), strict=True
             ):
-                row = _row(task_id, found)
-                if row is not None:  # else: brought back, or gone since
+                fields = _ended(found)
+                if fields is None:  # brought back, or gone since
+                    continue
+                ends += (task_id, fields.get("end", ""))
+                row = _row(task_id, fields, found[1])
+                if row is not None:
                     rows.append(row)
-                    ends += (task_id, row.finished_ms)
         await self._write(rows)
         args: list[Arg] = [keys.p, int(self.plane.settings.result_ttl_s * 1000), len(taken), *taken, *ends]
         await scripts.run("task_archived", [keys.outbox(), keys.outbox_count()], args)
@@ -96,22 +98,25 @@ class Archiver:
     async def _purge(self) -> None:
         if time.monotonic() - self._purged < PURGE_S and self._purged:
             return
-        before = now_ms() - self.plane.settings.archive_keep_days * 86_400_000
+        before = self.plane.clock.now_ms() - self.plane.settings.archive_keep_days * 86_400_000
         removed = 1
         while removed:
             removed = await self.archive.purge(before)
         self._purged = time.monotonic()
 
 
-def _row(task_id: str, found: list[Any]) -> ArchiveRow | None:
+def _ended(found: list[Any]) -> dict[str, str] | None:
+    """The fields of a task that has ended."""
     if not found:
         return None
-    flat = [item.decode() for item in found[0]]
+    flat = [item.decode(errors="replace") for item in found[0]]
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    if fields.get("status") not in TERMINAL:
-        return None
+    return fields if fields.get("status") in TERMINAL else None
+
+
+def _row(task_id: str, fields: dict[str, str], body: bytes) -> ArchiveRow | None:
     try:
-        return row_from_redis(task_id, fields, found[1])
+        return row_from_redis(task_id, fields, body)
     except (msgspec.MsgspecError, ValueError, KeyError) as error:  # written by a stranger: it must not block the others
         log.error("a finished task cannot be archived", task=task_id, error=str(error))
         return None

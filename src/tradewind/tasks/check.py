@@ -56,7 +56,7 @@ class _Reader:
         value = self.raw.get(field)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < math.inf:
             self.bad("not_a_number", field, "give a finite number of seconds")
         elif not low <= value <= high:
             self.bad("out_of_range", field, f"give a value from {low:g} to {high:g}")
@@ -73,7 +73,7 @@ class _Reader:
             return value
         if isinstance(value, str):
             try:
-                return from_iso(value)
+                return from_iso(value) or 1  # the epoch itself is a time, too
             except (ValueError, OverflowError):
                 pass
         self.bad("bad_time", field, "give ISO-8601 such as 2026-11-16T08:00:00Z, or milliseconds since the epoch")
@@ -101,7 +101,7 @@ def check_task(
     read = _Reader(raw, path)
     for field in raw:
         if field not in FIELDS:
-            read.bad("unknown_field", str(field)[:64], f"known fields: {', '.join(sorted(FIELDS))}")
+            read.bad("unknown_field", str(field)[:64] or '""', f"known fields: {', '.join(sorted(FIELDS))}")
     kind = raw.get("type")
     signature = None
     if not isinstance(kind, str) or not is_id(kind):
@@ -184,8 +184,11 @@ def check_task(
         return None, read.problems
     try:
         line = codec.encode(request)
+        is_lossy = codec.lost_non_finite(request, line)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return None, [Problem("not_json", f"{path}args", f"arguments must be JSON: {error}")]
+    if is_lossy:
+        return None, [Problem("not_finite", f"{path}args", "NaN and Infinity are not JSON")]
     if len(line) > max_payload:
         return None, [Problem("too_large", f"{path}args", f"{len(line)} bytes of arguments; at most {max_payload}")]
     submission = Submission(
@@ -224,7 +227,7 @@ def check_plain(
                 return None
             model.args = list(args)
             line = encode(model)
-            if len(line) > max_payload:
+            if len(line) > max_payload or codec.lost_non_finite(args, line):
                 return None
             lines.append(line)
     except (TypeError, ValueError, OverflowError, RecursionError):

@@ -95,7 +95,7 @@ class Client:
         handles: list[Handle] = []
         batch = list(calls)
         kinds = {call[0] for call in batch}
-        if len(kinds) == 1 and all(len(call) == 2 for call in batch):
+        if len(kinds) == 1 and all(len(call) == 2 and isinstance(call[1], (tuple, list)) for call in batch):
             ids = await self._gate.submit_plain(batch[0][0], [call[1] for call in batch])
             return [Handle(self._gate, i) for i in ids]
         for start in range(0, len(batch), 1000):
@@ -113,7 +113,8 @@ class Client:
 
 
 def _raw(kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    raw: dict[str, Any] = {"type": kind, "args": list(args)}
+    is_many = isinstance(args, Sequence) and not isinstance(args, (str, bytes))  # else the check says what is wrong
+    raw: dict[str, Any] = {"type": kind, "args": list(args) if is_many else args}
     named: dict[str, Any] = {}
     for name, value in kwargs.items():
         if name in OPTIONS:

@@ -1,6 +1,6 @@
 """The child process of a CPU-bound task: reads calls from stdin, answers on the pipe that stdout was. Not for import.
 
-Frame: 4 bytes of length, then JSON. In: {"module", "name", "args", "kwargs"}. Out: {"ok": result} or {"error": …}.
+Frame: 4 bytes of length, then JSON. In: a Call. Out: an Answer.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ import importlib
 import os
 import struct
 import sys
-import traceback
 from typing import BinaryIO
 
 import msgspec
 
-from tradewind.tasks.executor import BadArguments, converted, encoded
+from tradewind.tasks.executor import BadArguments, converted, encoded, failure_of, retry_ms
 from tradewind.tasks.function import registry
 from tradewind.tasks.record import Failure, Request
-from tradewind.tasks.running import Abort
+from tradewind.tasks.running import Abort, Retry
 
 _LENGTH = struct.Struct(">I")
 
@@ -31,6 +30,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: Failure | None = None
     is_retryable: bool = True
+    asks_again: bool = False  # it raised Retry
+    delay_ms: int | None = None
 
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
@@ -49,10 +50,10 @@ def run(call: Call) -> Answer:
             raise BadArguments(f"the child process has no function for the type {call.type!r}")
         args, kwargs = converted(function, call.request)
         return Answer(result=msgspec.Raw(encoded(function.function(*args, **kwargs))))
-    except Exception as error:  # noqa: BLE001 — the fence around user code; the parent records it
-        text = "".join(traceback.format_exception(error, limit=-20))
-        failure = Failure(type(error).__name__, str(error)[:2000], text[-8000:])
-        return Answer(error=failure, is_retryable=not isinstance(error, (Abort, BadArguments)))
+    except Retry as error:
+        return Answer(error=failure_of(error), asks_again=True, delay_ms=retry_ms(error.delay))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 — the fence around user code; the parent records it
+        return Answer(error=failure_of(error), is_retryable=not isinstance(error, (Abort, BadArguments)))
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import struct
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import msgspec
 
 from tradewind.tasks.cpu_child import Answer, Call
 from tradewind.tasks.record import Request
-from tradewind.tasks.running import Abort, Running
+from tradewind.tasks.running import Abort, Retry, Running
 from tradewind.tasks.worker_store import Taken
 
 _LENGTH = struct.Struct(">I")
@@ -34,7 +35,7 @@ class CpuExecutor:
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
         async with self._slots:
-            child = self._idle.pop() if self._idle else await self._start()
+            child = self._living() or await self._start()
             try:
                 answer = await self._call(child, Call(taken.type, request))
             except BaseException:  # also a cancellation: whatever it computes now is of no use
@@ -42,6 +43,8 @@ class CpuExecutor:
                 raise
             self._idle.append(child)
         if answer.error is not None:
+            if answer.asks_again:
+                raise Retry(answer.error.message, None if answer.delay_ms is None else answer.delay_ms / 1000)
             text = f"{answer.error.type}: {answer.error.message}"
             error: Exception = ProcessFailed(text) if answer.is_retryable else Abort(text)
             error.add_note(answer.error.traceback)
@@ -53,10 +56,18 @@ class CpuExecutor:
             await _end(child)
         self._idle.clear()
 
+    def _living(self) -> asyncio.subprocess.Process | None:
+        while self._idle:
+            child = self._idle.pop()
+            if child.returncode is None:  # one that died while it was idle has done no harm to any task
+                return child
+        return None
+
     async def _start(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tradewind.tasks.cpu_child", *self._modules,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={**os.environ, "TRADEWIND_CHILD": "1"},
+            start_new_session=True,  # Ctrl-C must reach the worker only: it lets the call end while it drains
         )  # fmt: skip
 
     async def _call(self, child: asyncio.subprocess.Process, call: Call) -> Answer:
@@ -75,5 +86,5 @@ class CpuExecutor:
 async def _end(child: asyncio.subprocess.Process) -> None:
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            child.kill()
+            os.killpg(child.pid, signal.SIGKILL)  # with whatever the function has started
     await child.wait()

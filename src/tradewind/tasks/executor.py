@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import random
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ from tradewind.tasks.running import Abort, Retry, Running
 from tradewind.tasks.worker_store import Ending, Taken
 
 MAX_RESULT_BYTES = 1_000_000
+MAX_RETRY_S = 10 * 366 * 86_400
 THREAD_NAME = "tradewind-task"
 _SUCCESS = Status.SUCCESS
 
@@ -57,12 +58,18 @@ class LocalExecutor:
         else:
             loop, context = asyncio.get_running_loop(), contextvars.copy_context()
             context.run(blocking_in_use, loop)
-            call = functools.partial(context.run, function.function, *args, **kwargs)
-            result = await loop.run_in_executor(self._threads, call)
+            result = await loop.run_in_executor(self._threads, context.run, _call, function.function, args, kwargs)
         return encoded(result)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:  # a future cannot carry it: whoever awaits would wait for ever
+        raise RuntimeError("the function raised StopIteration") from error
 
 
 def find(functions: Registry, name: str) -> TaskFunction[Any, Any]:
@@ -85,8 +92,11 @@ def encoded(result: Any) -> bytes:
         return b"null"
     try:
         data = codec.encode(result)
-    except (TypeError, ValueError, OverflowError, RecursionError, UnicodeError) as error:
+        is_lossy = codec.lost_non_finite(result, data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Abort(f"the result is not JSON: {error}") from error
+    if is_lossy:
+        raise Abort("the result is not JSON: it holds NaN or Infinity")
     if len(data) > MAX_RESULT_BYTES:
         raise Abort(f"the result has {len(data)} bytes of JSON; at most {MAX_RESULT_BYTES} are kept")
     return data
@@ -94,7 +104,10 @@ def encoded(result: Any) -> bytes:
 
 async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
     """Run one attempt to its end. If it is cancelled, `state.stopped` says what that means; None: the worker stops."""
-    request = decode_request(taken.request)
+    try:
+        request = decode_request(taken.request)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return ended(taken, Status.FAILED, Failure("BadRequest", f"its request cannot be read: {error}"))
     try:
         result = await executor.run(taken, request, state)
         return Ending(taken.id, taken.token, taken.type, _SUCCESS, taken.request, b'{"result":' + result + b"}")
@@ -110,12 +123,14 @@ async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
             return failed(taken, request, Failure("Timeout", "it took longer than its timeout"), Status.TIMEOUT)
         return ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled while it ran"))
     except Retry as error:
-        delay_ms = None if error.delay is None else max(0, round(error.delay * 1000))
-        return failed(taken, request, Failure("Retry", str(error)), Status.FAILED, delay_ms=delay_ms)
+        said = Failure("Retry", _text(error))
+        return failed(taken, request, said, Status.FAILED, delay_ms=retry_ms(error.delay))
     except (Abort, BadArguments) as error:
-        return failed(taken, request, _failure(error), Status.FAILED, is_retryable=False)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
-        return failed(taken, request, _failure(error), Status.FAILED)
+        return failed(taken, request, failure_of(error), Status.FAILED, is_retryable=False)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
+        return failed(taken, request, failure_of(error), Status.FAILED)
 
 
 def failed(
@@ -141,6 +156,28 @@ def ended(taken: Taken, status: Status, failure: Failure) -> Ending:
     return Ending(taken.id, taken.token, taken.type, status, taken.request, codec.encode({"error": failure}))
 
 
-def _failure(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     text = "".join(traceback.format_exception(error, limit=-20))
-    return Failure(type(error).__name__, str(error)[:2000], text[-8000:])
+    return Failure(type(error).__name__, _text(error)[:2000], _encodable(text)[-8000:])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return _encodable(str(error))
+    except Exception:  # noqa: BLE001 — the fence around user code: its __str__
+        return "(its message cannot be read)"
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates, as in the name of a file that is not UTF-8, cannot be stored; they are shown escaped."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def retry_ms(delay: float | None) -> int | None:
+    """None means the usual backoff: also when `delay` is no number of seconds."""
+    if delay is None:
+        return None
+    try:
+        return round(min(max(delay, 0), MAX_RETRY_S) * 1000)  # in this order a NaN stays one and is refused
+    except (TypeError, ValueError):
+        return None

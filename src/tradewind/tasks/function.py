@@ -19,23 +19,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 #: Keywords of `submit` that are about the task, not for the function.
-OPTIONS = frozenset(
-    [
-        "priority",
-        "delay",
-        "eta",
-        "timeout",
-        "max_attempts",
-        "backoff",
-        "backoff_max",
-        "deadline",
-        "idempotency_key",
-        "tags",
-        "labels",
-        "exclusive",
-        "task_id",
-    ]
-)
+OPTIONS = frozenset([
+    "priority", "delay", "eta", "timeout", "max_attempts", "backoff", "backoff_max", "deadline", "idempotency_key",
+    "tags", "labels", "exclusive", "task_id",
+])  # fmt: skip
 _JSON_TYPES = {int: "int", float: "float", str: "str", bool: "bool", list: "list", dict: "dict", type(None): "null"}
 _CHECKS: dict[str, Callable[[Any], bool]] = {
     "int": lambda v: isinstance(v, int) and not isinstance(v, bool),
@@ -294,6 +281,9 @@ def task(
             )
         if cpu and inspect.iscoroutinefunction(function):
             raise Invalid(f"task {type_name!r} is async and cpu=True", hint="make it a plain function")
+        wrong = _wrong_options(timeout, retries, backoff, backoff_max, exclusive)
+        if wrong:
+            raise Invalid(f"task {type_name!r} has a wrong option", hint=wrong[0].hint, problems=wrong)
         signature.timeout_ms = round(timeout * 1000) if timeout else 0
         signature.max_attempts = retries + 1
         signature.backoff_ms, signature.backoff_max_ms = round(backoff * 1000), round(backoff_max * 1000)
@@ -305,3 +295,21 @@ def task(
         return made
 
     return wrap(function) if function is not None else wrap
+
+
+def _wrong_options(
+    timeout: float | None, retries: int, backoff: float, backoff_max: float, exclusive: bool | str
+) -> list[Problem]:
+    """The bounds of check.py, for what a function gives as its defaults."""
+    seconds = [("timeout", timeout or 1, 0.001, 7 * 86_400), ("backoff", backoff, 0, 86_400)]
+    seconds.append(("backoff_max", backoff_max, 0, 86_400))
+    wrong = [
+        Problem("out_of_range", name, f"give {name} as seconds from {low:g} to {high:g}")
+        for name, value, low, high in seconds
+        if not low <= value <= high
+    ]
+    if not isinstance(retries, int) or not 0 <= retries < 1000:
+        wrong.append(Problem("out_of_range", "retries", "give retries as a whole number from 0 to 999"))
+    if isinstance(exclusive, str) and exclusive and not is_id(exclusive):
+        wrong.append(Problem("bad_lock", "exclusive", "give exclusive as True or a name of letters, digits, _ and -"))
+    return wrong

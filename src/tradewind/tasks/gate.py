@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import redis.asyncio
+import redis
 import structlog
 
 from tradewind import codec
 from tradewind.clock import now_ms
 from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Problem, TimedOut, TradewindError, Unavailable
 from tradewind.ids import short_random
-from tradewind.redis.connection import RETRYABLE, open_link
+from tradewind.redis.connection import open_link
 from tradewind.settings import Settings
 from tradewind.tasks.check import check_plain, check_tasks
 from tradewind.tasks.control import TaskControl
@@ -75,7 +75,7 @@ class RedisGate(Gate):
         self._types_at = float("-inf")
         self._waiting: dict[str, asyncio.Future[None]] = {}
         self._listener: asyncio.Task[None] | None = None
-        self._pubsub_client: redis.asyncio.Redis | None = None
+        self._listening = asyncio.Event()
 
     async def open(self) -> None:
         if self._plane is None:
@@ -162,9 +162,8 @@ class RedisGate(Gate):
         """Told by `task:reply:{client}`; looked up once a second all the same, since a message may be lost."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._listener is None:
-            listening = asyncio.Event()
-            self._listener = asyncio.create_task(self._listen(listening), name="tradewind replies")
-            await listening.wait()
+            self._listener = asyncio.create_task(self._listen(), name="tradewind replies")
+        await self._listening.wait()  # everybody, not only the first: a reply before it is lost
         told = self._waiting.setdefault(task_id, asyncio.get_running_loop().create_future())
         try:
             while True:
@@ -179,21 +178,21 @@ class RedisGate(Gate):
         finally:
             self._waiting.pop(task_id, None)
 
-    async def _listen(self, listening: asyncio.Event) -> None:
+    async def _listen(self) -> None:
         assert self._plane is not None
         while True:
             client = self._plane.link.new_client()
             pubsub = client.pubsub(ignore_subscribe_messages=True)
             try:
                 await pubsub.subscribe(self._plane.keys.reply(self._client_id))
-                listening.set()
+                self._listening.set()
                 async for message in pubsub.listen():
                     told = self._waiting.get(message["data"].decode())
                     if told is not None and not told.done():
                         told.set_result(None)
-            except RETRYABLE as error:
+            except redis.RedisError as error:  # also when the server forbids it: looking up needs no channel
                 log.warning("replies are looked up meanwhile", error=str(error))
-                listening.set()
+                self._listening.set()
                 await asyncio.sleep(0.5)
             finally:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
@@ -215,7 +214,7 @@ class HttpGate(Gate):
         await self._client.aclose()
 
     async def _ask(self, method: str, path: str, body: Any = None, **params: Any) -> Any:
-        content = codec.encode(body) if body is not None else None
+        content = _encoded(body) if body is not None else None
         headers = {"Content-Type": "application/json"} if content else {}
         try:
             answer = await self._client.request(method, path, content=content, headers=headers, params=params)
@@ -258,6 +257,17 @@ class HttpGate(Gate):
                 return view
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(f"task {task_id!r} has not ended within {timeout:g} s", hint="it goes on; ask again")
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        content = codec.encode(body)
+        is_lossy = codec.lost_non_finite(body, content)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Invalid(f"arguments must be JSON: {error}", code="not_json", hint="give plain JSON data") from error
+    if is_lossy:
+        raise Invalid("NaN and Infinity are not JSON", code="not_finite", hint="give finite numbers")
+    return content
 
 
 def _error(status: int, content: bytes) -> TradewindError:

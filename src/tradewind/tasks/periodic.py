@@ -51,6 +51,13 @@ class Schedule(msgspec.Struct, omit_defaults=True):
             return (moment_ms // self.every_ms + 1) * self.every_ms
         return round(next(CronSim(self.cron, datetime.fromtimestamp(moment_ms / 1000, UTC))).timestamp() * 1000)
 
+    def latest_at(self, moment_ms: int) -> int:
+        """The last slot up to that moment, itself included."""
+        if self.every_ms:
+            return moment_ms // self.every_ms * self.every_ms
+        after = datetime.fromtimestamp((moment_ms + 1) / 1000, UTC)
+        return round(next(CronSim(self.cron, after, reverse=True)).timestamp() * 1000)
+
 
 def parse_every(value: float | str) -> int:
     """Milliseconds of `30`, `"30s"`, `"5m"`, `"1h"`, `"1d"`. Raises Invalid."""
@@ -103,9 +110,10 @@ class ScheduleStore:
         slots = {name: int(score) for name, score in due}
         found = []
         for name, text in sorted(definitions.items()):
-            schedule = msgspec.json.decode(text, type=Schedule)
-            schedule.next_ms = slots.get(name, 0)
-            found.append(schedule)
+            schedule = _decode(name, text)
+            if schedule is not None:
+                schedule.next_ms = slots.get(name, 0)
+                found.append(schedule)
         return found
 
     async def get(self, name: str) -> Schedule:
@@ -147,9 +155,10 @@ class Periodic:
 
     async def run(self) -> None:
         while True:
-            next_ms = await self.fire_due(self.plane.clock.now_ms())
+            now = self.plane.clock.now_ms()
+            next_ms = await self.fire_due(now)
             wait_s = LOOK_S
-            if next_ms:
+            if next_ms > now:  # else: one that cannot be fired
                 wait_s = min(LOOK_S, max(0.0, (next_ms - self.plane.clock.now_ms()) / 1000))
             await asyncio.sleep(max(0.005, wait_s))
 
@@ -168,10 +177,10 @@ class Periodic:
         keys, client = self.plane.keys, self.plane.redis
         with translated():
             text = await client.hget(keys.schedules(), name)
-        if text is None:
+        schedule = _decode(name.encode(), text) if text is not None else None
+        if schedule is None:
             return
-        schedule = msgspec.json.decode(text, type=Schedule)
-        following = schedule.next_after(now)
+        following, latest = schedule.next_after(now), max(slot, schedule.latest_at(now))
         request = Request(
             args=schedule.args,
             kwargs=schedule.kwargs,
@@ -179,7 +188,7 @@ class Periodic:
             timeout_ms=schedule.timeout_ms,
             tags=["periodic", name],
         )
-        task_id = f"{name}_{slot}"
+        task_id = f"{name}_{latest}"
         try:
             await self.store.submit(
                 [Submission(task_id, schedule.type, request, codec.encode(request), schedule.priority)]
@@ -188,6 +197,14 @@ class Periodic:
             log.warning("a slot's task exists already with another request", schedule=name, task=task_id)
         args: list[Arg] = [name, slot, following, text]
         await self.plane.scripts.run("schedule_advance", [keys.schedules(), keys.schedules_due()], args)
+
+
+def _decode(name: bytes, text: bytes) -> Schedule | None:
+    try:
+        return msgspec.json.decode(text, type=Schedule)
+    except msgspec.MsgspecError as error:  # written by a stranger: it must not stop the others
+        log.error("a schedule cannot be read", schedule=name.decode(errors="replace"), error=str(error))
+        return None
 
 
 def _unknown(name: str) -> NotFound:

@@ -335,7 +335,7 @@ class Worker:
             store = self.store
             try:
                 reports, self._reports = self._reports, {}
-                for task_id, (token, value) in reports.items():
+                for task_id, (token, value) in list(reports.items()):  # a thread may still write to it
                     await self.store.progress(task_id, token, value)
                 strangers = await self._reconcile(await store.sync(), strangers)
             except Lost:

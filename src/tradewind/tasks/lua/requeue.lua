@@ -1,11 +1,19 @@
--- Shared by the scripts that give a worker's tasks back. Keys built: worker:{id}:queue, worker:{id}:inflight.
+-- Shared by the scripts that give a worker's tasks back. Keys built: worker:{id}:queue, worker:{id}:inflight, queue:high,
+-- queue:normal, queue:delayed, queue:parked, queue:parked:{priority}:{route}.
 
--- Put ids back at the head of their queues, in their order (oldest first).
+local function place_of(priority, kind, labels) return priority .. ':' .. kind .. (labels and '@' .. labels or '') end
+
+-- Put ids back at the head of their queues, in their order (oldest first). Where tasks of the same route are parked, that
+-- is the head of the parking list: it is read before the queue, and what stands there is younger.
 local function back(entries)
-  local lists = { high = {}, normal = {} }
-  for i = #entries, 1, -1 do table.insert(lists[entries[i].pri], entries[i].id) end
-  push('RPUSH', P .. 'queue:high', lists.high)
-  push('RPUSH', P .. 'queue:normal', lists.normal)
+  local places, lists = {}, {}
+  for _, place in ipairs(redis.call('SMEMBERS', P .. 'queue:parked')) do places[place] = P .. 'queue:parked:' .. place end
+  for i = #entries, 1, -1 do
+    local key = places[entries[i].place] or P .. 'queue:' .. entries[i].pri
+    lists[key] = lists[key] or {}
+    table.insert(lists[key], entries[i].id)
+  end
+  for key, ids in pairs(lists) do push('RPUSH', key, ids) end
   for _, e in ipairs(entries) do
     local key = P .. 'task:' .. e.id
     redis.call('HSET', key, 'status', 'QUEUED', 'tok', '0')
@@ -14,30 +22,33 @@ local function back(entries)
   end
 end
 
--- Up to `limit` assigned tasks of a worker's queue, oldest first; the ids leave the queue.
+-- The `limit` youngest assigned tasks of a worker's queue (0 = all), oldest first; the ids leave the queue. The youngest,
+-- because each step of several puts its tasks before those of the step before.
 local function unassign(worker, limit)
   local key, entries = P .. 'worker:' .. worker .. ':queue', {}
-  local ids = redis.call('LRANGE', key, -limit, -1)
+  local ids = redis.call('LRANGE', key, 0, limit - 1)
   for i = #ids, 1, -1 do
-    local f = redis.call('HMGET', P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c')
-    if f[1] == 'ASSIGNED' and f[2] == worker then entries[#entries + 1] = { id = ids[i], pri = f[3], c = f[4] } end
+    local f = redis.call('HMGET', P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c', 'type', 'lab')
+    if f[1] == 'ASSIGNED' and f[2] == worker then
+      entries[#entries + 1] = { id = ids[i], pri = f[3], c = f[4], place = place_of(f[3], f[5], f[6]) }
+    end
   end
-  redis.call('LTRIM', key, 0, -(#ids + 1))
+  redis.call('LTRIM', key, #ids, -1)
   return entries, #ids
 end
 
--- Up to `limit` tasks that a lost worker was running: each counts a stall; too many stalls, or a cancel, end it. From the
+-- The `limit` youngest tasks that a lost worker was running (0 = all), oldest first: each counts a stall; too many stalls, or a cancel, end it. From the
 -- second stall on they start again one after the other within two seconds (queue:delayed), so that one that kills its
 -- workers parts from those that only stood beside it.
 local function stall(worker, limit, max_stalls)
   local key, entries, again = P .. 'worker:' .. worker .. ':inflight', {}, {}
-  local ids = redis.call('ZRANGE', key, 0, limit - 1)
+  local ids = redis.call('ZRANGE', key, limit > 0 and -limit or 0, -1)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
     local task = P .. 'task:' .. id
-    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock')
+    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab')
     if f[1] == 'PROCESSING' and f[2] == worker then
-      local t = { id = id, pri = f[3], c = f[4], wait = f[6] }
+      local t = { id = id, pri = f[3], c = f[4], wait = f[6], place = place_of(f[3], f[5], f[9]) }
       local stalls = tonumber(f[7] or '0') + 1
       redis.call('HSET', task, 'stalls', stalls, 'x', '1')
       if f[8] then unlock(f[8], worker) end

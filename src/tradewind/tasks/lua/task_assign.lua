@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- The leader moves queued tasks to the least-loaded live workers that support them; the oldest first, high before
 -- normal, one normal after `share` high ones. What cannot run now (no free capable worker, paused or rate-limited type)
 -- is parked by route, so that it does not hold up others. Dead lines and cancelled ones are dropped on the way.
@@ -16,10 +16,11 @@ local scan_limit = limit * 4
 local W, free = {}, 0
 local function meet(id)
   local f = redis.call('HMGET', P .. 'worker:' .. id, 'capacity', 'window', 'status', 'labels')
-  if not f[1] or (f[3] and f[3] ~= 'active') then return end
+  local capacity = tonumber(f[1] or '') -- somebody may have registered it by hand
+  if not capacity or (f[3] and f[3] ~= 'active') then return end
   local load = redis.call('LLEN', P .. 'worker:' .. id .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. id .. ':inflight')
-  local w = { id = id, capacity = tonumber(f[1]), load = load, labels = ',' .. (f[4] or '') .. ',', got = {} }
-  w.free = w.capacity + tonumber(f[2] or '0') - load
+  local w = { id = id, capacity = capacity, load = load, labels = ',' .. (f[4] or '') .. ',', got = {} }
+  w.free = w.capacity + (tonumber(f[2] or '') or 0) - load
   W[id] = w
   if w.free > 0 then free = free + w.free end
 end

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- The leader moves delayed tasks that are due to their queues.
 -- KEYS 1 scheduler:leader 2 scheduler:epoch 3 queue:delayed 4 queue:high 5 queue:normal
 -- ARGV 6 scheduler id 7 epoch 8 limit

@@ -68,8 +68,8 @@ local function idle(kind)
   end
   return best
 end
-local direct = ARGV[8] == '1' and n <= 16 and high + normal == 0 and redis.call('SCARD', KEYS[5]) == 0
-  and redis.call('SCARD', KEYS[7]) == 0
+local direct = ARGV[8] == '1' and n <= 16 and high + normal == 0
+  and redis.call('EXISTS', KEYS[5], KEYS[7]) == 0
 
 -- Write.
 local queued, accepted, later = { high = {}, normal = {} }, 0, false
@@ -87,7 +87,11 @@ for i = 1, n do
       worker = idle(kind)
       if worker then status = 'ASSIGNED' end
     end
-    redis.call('HSET', key, 'type', kind, 'status', status, 'pri', priority, 'at', NOW)
+    if worker then
+      redis.call('HSET', key, 'type', kind, 'status', status, 'pri', priority, 'at', NOW, 'worker', worker)
+    else
+      redis.call('HSET', key, 'type', kind, 'status', status, 'pri', priority, 'at', NOW)
+    end
     redis.call('SET', key .. ':body', ARGV[at + 3])
     if o then
       for _, field in ipairs({ 'tmo', 'ddl', 'lock', 'lab', 'max' }) do
@@ -100,7 +104,6 @@ for i = 1, n do
     end
     announce('created', id, kind)
     if worker then
-      redis.call('HSET', key, 'worker', worker)
       redis.call('LPUSH', P .. 'worker:' .. worker .. ':queue', id)
       announce('assigned', id, kind)
     elseif due > 0 then

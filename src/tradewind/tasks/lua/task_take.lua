@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- A worker takes assigned tasks from its queue into its in-flight set, each with a new fencing token.
 -- KEYS 1 worker:{id} 2 worker:{id}:queue 3 worker:{id}:inflight 4 task:token 5 queue:delayed
 -- ARGV 6 worker id 7 generation 8 how many at most 9 default timeout ms 10 window ('' = unchanged) 11 ms that a lock lasts

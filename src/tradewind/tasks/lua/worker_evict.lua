@@ -13,7 +13,8 @@ if lease and tonumber(lease) > now then return { -2 } end
 if not lease and redis.call('EXISTS', KEYS[4]) == 1 then return { -2 } end
 redis.call('DEL', KEYS[4]) -- from here on a worker that wakes up is told to register again
 local assigned, seen = unassign(worker, limit)
-local entries, stalled = stall(worker, limit, tonumber(ARGV[10]))
+local entries, stalled = {}, 0
+if seen < limit then entries, stalled = stall(worker, limit, tonumber(ARGV[10])) end -- they go before all that waited
 for _, e in ipairs(assigned) do entries[#entries + 1] = e end
 back(entries)
 settle()

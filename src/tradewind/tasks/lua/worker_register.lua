@@ -10,12 +10,8 @@
 local worker, fields = ARGV[6], tonumber(ARGV[11])
 local entries = {}
 if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then
-  repeat
-    local lost, stalled = stall(worker, 1000, tonumber(ARGV[10]))
-    local assigned, seen = unassign(worker, 1000)
-    for _, e in ipairs(lost) do entries[#entries + 1] = e end
-    for _, e in ipairs(assigned) do entries[#entries + 1] = e end
-  until stalled + seen == 0
+  entries = stall(worker, 0, tonumber(ARGV[10]))
+  for _, e in ipairs((unassign(worker, 0))) do entries[#entries + 1] = e end
   back(entries)
   for _, kind in ipairs(redis.call('SMEMBERS', KEYS[3])) do redis.call('SREM', P .. 'worker:type:' .. kind, worker) end
   redis.call('DEL', KEYS[1])
