@@ -45,6 +45,9 @@ RESERVED = frozenset(
         "date",
         "buckets",
         "all",
+        "marked",
+        "deadlines",
+        "slots",
     ]
 )
 

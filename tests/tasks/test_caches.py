@@ -8,7 +8,7 @@ import pytest
 
 from tests.tasks.room import Room, ending
 from tradewind import codec
-from tradewind.tasks.worker_store import WorkerStore
+from tradewind.tasks.worker_store import Taken, WorkerStore
 
 Step = Callable[[Room, WorkerStore, str], Awaitable[object]]
 
@@ -19,12 +19,7 @@ async def _take(room: Room, worker: WorkerStore, _: str) -> object:
 
 async def _finish(worker: WorkerStore, room: Room, task_id: str, status: str) -> None:
     (held,) = await worker.sync()
-    taken = (await room.store.read_live([task_id]))[0]
-    assert taken is not None
-    body = await room.redis.get(room.keys.body(task_id))
-    from tradewind.tasks.worker_store import Taken
-
-    attempt = Taken(task_id, taken.type, taken.attempt, held[1], 0, body, "", 0)
+    attempt = Taken(task_id, "a", 1, held[1], 0, await room.redis.get(room.keys.body(task_id)), "", 0)
     assert await worker.finish([ending(attempt, status, delay_ms=1000)]) == [1]
 
 

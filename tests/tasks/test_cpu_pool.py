@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import psutil
 import pytest
 
 from tests import servers
+from tests.process import die_with_parent
 from tests.tasks.workshop import eventually, workshop
 from tradewind.tasks.client import TaskFailed
 from tradewind.tasks.cpu_pool import CpuExecutor, ProcessFailed
@@ -21,6 +24,9 @@ from tradewind.tasks.executor import attempt
 from tradewind.tasks.record import Request, Status, decode_outcome
 from tradewind.tasks.running import Abort, Retry, Running
 from tradewind.tasks.worker_store import Taken
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Pool:
@@ -151,6 +157,19 @@ def _is_alive(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+async def test_a_child_at_work_dies_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "pids"
+    program = f"import asyncio; from {__name__} import Pool; asyncio.run(Pool().run('wt_cpu_hold', {str(path)!r}))"
+    worker = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, preexec_fn=die_with_parent)
+    child, grandchild = await _pids(path)
+    worker.kill()
+    worker.wait()
+    try:
+        await eventually(lambda: not _is_alive(child), "the end of the child")
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
 
 
 async def test_cpu_tasks_of_a_worker(

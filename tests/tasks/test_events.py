@@ -137,8 +137,8 @@ async def test_deadline_that_passes(room: Room, ear: Ear, where: str) -> None:
     worker = await room.join()
     if where == "assigned":
         await room.assign()
-    room.clock.advance(2)
     await ear.heard()
+    room.clock.advance(2)
     assert await room.start(worker) == []
     assert await ear.heard() == [("failed", task_id)]
 
@@ -147,8 +147,8 @@ async def test_deadline_that_passes(room: Room, ear: Ear, where: str) -> None:
 async def test_overdue_attempt(room: Room, ear: Ear, attempts: int, event: str) -> None:
     task_id = await room.submit(timeout_s=1, max_attempts=attempts)
     await room.start(await room.join())
-    room.clock.advance(7)
     await ear.heard()
+    room.clock.advance(7)
     assert await (await room.leader()).reap("w1") == 1
     assert await ear.heard() == [(event, task_id)]
 

@@ -16,14 +16,16 @@ import pytest
 import tradewind
 from tests import servers
 from tests.cli.conftest import station_process
+from tests.tasks.worker_tasks import let_go
 from tests.tasks.workshop import Workshop, eventually, workshop
 from tradewind.tasks.client import Handle, TaskFailed
+from tradewind.tasks.control import TaskControl
 from tradewind.tasks.record import Status
 from tradewind.tasks.worker_store import WorkerStore
 
 
 class Service:
-    """Answers `POST /execute`: the next of `answers` (status, body), or what `args[0]` of the task names in `by_word`."""
+    """Answers `POST /execute` with the next (status, body) that `by_word` has for the first argument of the task."""
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
@@ -240,8 +242,7 @@ async def test_a_new_leader_calls_again_and_the_attempt_counts_once(shop: Worksh
 
 async def test_a_service_whose_record_expires_loses_its_tasks_to_others(shop: Workshop, service: Service) -> None:
     await register_by_hand(shop, service, "wt_add", ttl_ms=60_000)
-    handle = await shop.client.submit("wt_add", 3, 4, task_id="to-be-moved")
-    service.by_word = {}
+    handle = await shop.client.submit("wt_add", 3, 4)
     await eventually(lambda: service.calls(handle.id), "the call")
     assert await handle.result(20) == "done", "an answer in time counts"
     await register_by_hand(shop, service, "wt_hold", ttl_ms=60_000)
@@ -249,8 +250,6 @@ async def test_a_service_whose_record_expires_loses_its_tasks_to_others(shop: Wo
     await eventually(lambda: service.calls(handle.id), "the call")
     await shop.redis.pexpire(shop.keys.worker("hand"), 1)
     await eventually(lambda: service.hung_up == 1, "the call is closed")
-    from tests.tasks.worker_tasks import let_go
-
     let_go["hang"].set()
     await shop.start_worker("w1")
     assert await handle.result(20) == "held"
@@ -262,6 +261,9 @@ async def test_a_record_that_makes_no_sense_does_not_stop_the_others(shop: Works
     """Whoever writes records by hand makes mistakes; the scheduler must outlive them."""
     redis, keys = shop.redis, shop.keys
     await redis.hset(keys.worker("odd"), mapping={"id": "odd", "address": "http://127.0.0.1:1", "capacity": "many"})
+    await redis.hset(
+        keys.worker("odd"), mapping={"last_heartbeat": "now", "supported_types": "[1", "started_ms": "nan"}
+    )
     await redis.set(keys.worker("text"), "not a hash")
     await redis.sadd(keys.worker_type("price"), "odd", "text")
     await redis.sadd(keys.worker_types(), "price")
@@ -271,6 +273,9 @@ async def test_a_record_that_makes_no_sense_does_not_stop_the_others(shop: Works
     assert await (await shop.client.submit("wt_add", 1, 2)).result(20) == 3
     assert await handle.result(20) == "done"
     assert shop.schedulers[0].leads
+    shown = {worker.id: worker for worker in await TaskControl(shop.plane).workers()}
+    assert set(shown) == {"odd", "hand", "w1"}
+    assert (shown["odd"].capacity, shown["odd"].types, shown["odd"].last_heartbeat) == (0, [], "")
 
 
 async def test_a_service_registers_through_the_api(service: Service, tmp_path: Path) -> None:

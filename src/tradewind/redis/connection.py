@@ -90,11 +90,17 @@ class Link:
         timeout_s = None if longest_wait_s is None else longest_wait_s + self._settings.read_timeout_s
         return self._make(max_connections=SMALL_POOL, timeout=self._settings.dial_timeout_s, socket_timeout=timeout_s)
 
-    def new_blocking_client(self) -> redis.Redis:
-        """A blocking client for a thread, which finds the master or the owner of the slot by itself."""
+    def new_blocking_client(self, longest_wait_s: float = BLOCKING_DIAL_S) -> redis.Redis:
+        """A blocking client for a thread, which finds the master or the owner of the slot by itself.
+
+        It gives a server that does not answer up after a few seconds, or sooner if `longest_wait_s` says so.
+        """
         target = self.target
         options = self._options(SyncRetry(NoBackoff(), 0))
-        options |= {"socket_timeout": BLOCKING_READ_S, "socket_connect_timeout": BLOCKING_DIAL_S}
+        options |= {
+            "socket_timeout": min(BLOCKING_READ_S, longest_wait_s),
+            "socket_connect_timeout": min(BLOCKING_DIAL_S, longest_wait_s),
+        }
         if target.mode is Mode.SENTINEL:
             own = self._sentinel_options(options)
             sentinel = SyncSentinel(target.nodes, sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]

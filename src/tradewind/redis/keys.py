@@ -73,6 +73,10 @@ class Keys:
         """set; ids of running tasks that somebody waits for, cached or asked to stop, or that hold a lock: looked at closely when they end. Members leave with the task's end. task_take, task_wait, task_cache, task_cancel."""
         return f"{self.p}task:marked"
 
+    def deadlines(self) -> str:
+        """zset; ids of tasks with a deadline; score = ms. Members leave when it has passed. task_submit, task_expire."""
+        return f"{self.p}task:deadlines"
+
     def types(self) -> str:
         """hash; task type → its parameters as JSON, so that any process can check a submission. Swept after 7 days without a worker. worker_register."""
         return f"{self.p}task:types"

@@ -77,23 +77,25 @@ class Scripts:
         `first` is a command sent before them in the same round trip (a blocking one delays the scripts on the
         server, not on the wire); its reply is dropped. Raises Unavailable when the server stays away.
         """
-        is_known = True
-        for attempt in range(self._attempts):
+        failed = forgotten = 0
+        while forgotten < 3:
             try:
-                if not is_known:
+                if forgotten:
                     await self.load(calls)
                 return await self._once(calls, first, client or self.link.client)
             except rex.NoScriptError:
-                is_known = False
+                forgotten += 1
             except RETRYABLE as error:
-                if attempt == self._attempts - 1:
+                failed += 1
+                if failed == self._attempts:
                     with translated():
                         raise error
-                await asyncio.sleep(random.uniform(0.5, 1.0) * 0.1 * 4**attempt)
+                await asyncio.sleep(random.uniform(0.5, 1.0) * 0.1 * 4 ** (failed - 1))
                 await self._refresh()
             except rex.RedisError as error:
                 with translated():
                     raise error
+            first = None  # it may have been carried out: what it waited for has come, and will not come again
         raise Unavailable("a script was loaded but the server keeps forgetting it", hint="is SCRIPT FLUSH being run?")
 
     async def _once(self, calls: Sequence[Call], first: Sequence[Arg] | None, client: redis.asyncio.Redis) -> list[Any]:

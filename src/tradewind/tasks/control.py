@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
 
 import msgspec
 
-from tradewind import codec
 from tradewind.clock import iso
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import is_id
@@ -149,10 +148,15 @@ class TaskControl:
                 pipe.hgetall(keys.worker(worker_id))
                 pipe.llen(keys.worker_queue(worker_id))
                 pipe.zcard(keys.worker_inflight(worker_id))
-                fields, queued, running = await pipe.execute()
-                if fields:
+                fields, queued, running = await pipe.execute(raise_on_error=False)
+                if fields and isinstance(fields, dict):
                     found.append(
-                        _worker(worker_id, {k.decode(): v.decode() for k, v in fields.items()}, queued, running)
+                        _worker(
+                            worker_id,
+                            {k.decode(): v.decode(errors="replace") for k, v in fields.items()},
+                            queued,
+                            running,
+                        )
                     )
         return found
 
@@ -204,26 +208,33 @@ def _pausable(name: str) -> str:
 
 
 def _worker(worker_id: str, f: dict[str, str], queued: int, running: int) -> Worker:
+    """The record as it stands; what somebody has written by hand and makes no sense counts as absent."""
+
     def names(*fields: str) -> list[str]:
         for field in fields:
-            if f.get(field, "").startswith("["):
-                value: list[str] = codec.decode(f[field])
-                return value
+            with contextlib.suppress(msgspec.MsgspecError):
+                return msgspec.json.decode(f.get(field, ""), type=list[str])
         return []
 
-    def when(text: str) -> Any:
-        return iso(int(float(text) * 1000)) if text else None
+    def number(field: str) -> float:
+        try:
+            return min(max(0.0, float(f.get(field, 0))), 1e12)  # in this order a NaN counts as 0
+        except ValueError:
+            return 0
+
+    def when(seconds: float) -> str | None:
+        return iso(int(seconds * 1000)) if 0 < seconds < 1e11 else None
 
     return Worker(
         id=worker_id,
         name=f.get("name", worker_id),
         status=f.get("status", "active"),
-        capacity=int(f.get("capacity", 0)),
+        capacity=int(number("capacity")),
         queued=queued,
         running=running,
         types=names("supported_types", "supported_nodes"),
         labels=[w for w in f.get("labels", "").split(",") if w],
         address=f.get("address") or f.get("api_url", ""),
-        last_heartbeat=when(f.get("last_heartbeat", "")) or "",
-        started_at=iso(int(f["started_ms"])) if f.get("started_ms") else None,
+        last_heartbeat=when(number("last_heartbeat")) or "",
+        started_at=when(number("started_ms") / 1000),
     )

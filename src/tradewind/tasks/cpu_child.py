@@ -5,8 +5,10 @@ Frame: 4 bytes of length, then JSON. In: a Call. Out: an Answer.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
+import signal
 import struct
 import sys
 from typing import BinaryIO
@@ -19,6 +21,7 @@ from tradewind.tasks.record import Failure, Request
 from tradewind.tasks.running import Abort, Retry
 
 _LENGTH = struct.Struct(">I")
+PR_SET_PDEATHSIG = 1
 
 
 class Call(msgspec.Struct):
@@ -57,6 +60,8 @@ def run(call: Call) -> Answer:
 
 
 def main() -> None:
+    if sys.platform == "linux":  # a worker that is killed must not leave its computation behind
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     # Whatever the function prints goes to stderr; the pipe stays ours.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

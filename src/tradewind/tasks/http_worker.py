@@ -13,6 +13,7 @@ import functools
 
 import httpx2 as httpx
 import structlog
+from redis.exceptions import RedisError
 
 from tradewind import codec
 from tradewind.clock import now_ms
@@ -127,11 +128,14 @@ class HttpDispatch:
             types = await client.smembers(keys.worker_types())
             if types:
                 ids |= {w.decode() for w in await client.sunion([keys.worker_type(t.decode()) for t in types])}
-            found = {}
+            pipe = client.pipeline(transaction=False)
             for worker_id in ids:
-                address, api_url, pull = await client.hmget(keys.worker(worker_id), "address", "api_url", "pull")
-                if pull != b"1" and (address or api_url):
-                    found[worker_id] = (address or api_url).decode()
+                pipe.hmget(keys.worker(worker_id), "address", "api_url", "pull")
+            rows = await pipe.execute(raise_on_error=False)
+        found = {}
+        for worker_id, row in zip(ids, rows, strict=True):
+            if isinstance(row, list) and row[2] != b"1" and (row[0] or row[1]):  # else not a hash, or not for us
+                found[worker_id] = (row[0] or row[1]).decode(errors="replace")
         return found
 
     async def _serve(self, worker_id: str, address: str, client: httpx.AsyncClient) -> None:
@@ -170,13 +174,15 @@ class HttpDispatch:
             log.info("http worker is gone", worker=worker_id)
         except* Unavailable as error:
             log.warning("http worker waits for Redis", worker=worker_id, error=str(error.exceptions[0]))
+        except* RedisError as error:
+            log.error("http worker met an error and goes on", worker=worker_id, error=str(error.exceptions[0]))
         finally:
             await blocking.aclose()
 
     async def _capacity(self, worker_id: str) -> int:
         with translated():
             value = await self.plane.redis.hget(self.plane.keys.worker(worker_id), "capacity")
-        return int(value or 1)
+        return int(value) if value and value.isdigit() else 1
 
     async def _run_one(self, store: WorkerStore, executor: HttpExecutor, call: _Call) -> None:
         taken = call.taken

@@ -34,6 +34,9 @@ class Leadership:
         settings = plane.all_settings.scheduler
         self._ttl_ms = int(settings.leader_ttl_s * 1000)
         self._renew_s = settings.renew_s
+        self._held_s = settings.leader_ttl_s * 2 / 3
+        # A server that does not answer is asked twice before the lead is given up, and not waited for longer.
+        self._patience_s = max(0.1, (self._held_s - self._renew_s - TRY_S) / 2)
         self._keys = [plane.keys.leader(), plane.keys.epoch()]
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -68,16 +71,16 @@ class Leadership:
             wait = TRY_S
             try:
                 if client is None:
-                    client = self.plane.link.new_blocking_client()
+                    client = self.plane.link.new_blocking_client(self._patience_s)
                 epoch = self.epoch
                 if epoch and _script(client, "leader_renew", self._keys, [self.id, epoch, self._ttl_ms]):
-                    held_until = began + self._ttl_ms / 1000 * 2 / 3
+                    held_until = began + self._held_s
                 elif epoch:
                     self._set(0)
                 else:
                     epoch = _script(client, "leader_acquire", self._keys, [self.id, self._ttl_ms])
                     if epoch:
-                        held_until = began + self._ttl_ms / 1000 * 2 / 3
+                        held_until = began + self._held_s
                         self._set(epoch)
                 if self.epoch:
                     wait = self._renew_s

@@ -13,6 +13,7 @@ from tradewind.tasks.plane import Plane
 OVERDUE_GRACE_MS = 5000
 EVICT_BATCH = 500
 PROMOTE_BATCH = 500
+EXPIRE_BATCH = 500
 
 
 class Deposed(Conflict):
@@ -116,6 +117,17 @@ class LeaderStore:
         args = [*self._head(), worker_id, OVERDUE_GRACE_MS, EVICT_BATCH, timeout_ms]
         ended: int = self._checked(await self.plane.scripts.run("task_reap", names, args))[0]
         return ended
+
+    async def expire(self) -> int:
+        """End tasks that have not started by their deadline, whether or not a worker could take them."""
+        keys = self.plane.keys
+        names, args = [*self._fence, keys.deadlines(), keys.delayed()], [*self._head(), EXPIRE_BATCH]
+        total: int = 0
+        while True:
+            looked_at, ended = self._checked(await self.plane.scripts.run("task_expire", names, args))
+            total += ended
+            if looked_at < EXPIRE_BATCH:
+                return total
 
     async def write_metrics(self) -> None:
         """The seed's `metrics:queue:length` and `metrics:worker:count`."""

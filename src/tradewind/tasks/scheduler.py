@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
+from redis.exceptions import RedisError
 
 from tradewind.errors import TradewindError, Unavailable
 from tradewind.ids import short_random
@@ -95,7 +96,7 @@ class Scheduler:
             await client.aclose()
 
     async def _tick(self, store: LeaderStore) -> None:
-        """Every second: lost workers, overdue attempts, the seed's figures."""
+        """Every second: lost workers, overdue attempts, deadlines that have passed, the seed's figures."""
         while True:
             for worker in await store.expired_workers():
                 back = await store.evict(worker)
@@ -104,6 +105,7 @@ class Scheduler:
                 ended = await store.reap(worker)
                 if ended:
                     log.warning("attempts ended that ran past their time", worker=worker, tasks=ended)
+            await store.expire()
             await store.write_metrics()
             await asyncio.sleep(TICK_S)
 
@@ -126,6 +128,9 @@ async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leader
             await asyncio.sleep(0.5)
         except TradewindError as error:
             log.error("the scheduler met an error and goes on", job=name, error=error.message, code=error.code)
+            await asyncio.sleep(1)
+        except RedisError as error:  # a script met something in Redis that it cannot digest
+            log.error("the scheduler met an error and goes on", job=name, error=str(error), code="redis_error")
             await asyncio.sleep(1)
 
 

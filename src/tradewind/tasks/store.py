@@ -196,7 +196,10 @@ class TaskStore:
         with translated():
             await self.plane.redis.delete(keys.cache(task_id), keys.status(task_id))
             await self.plane.redis.zrem(keys.dead(), task_id)
-        return (await self.submit([again]))[0].status
+        status = (await self.submit([again]))[0].status
+        with translated():  # a reader of the archived one may have filled them meanwhile
+            await self.plane.redis.delete(keys.cache(task_id), keys.status(task_id))
+        return status
 
     async def wait(self, client_id: str, ids: Sequence[str]) -> list[Status | None]:
         """Ask to be told on `task:reply:{client_id}`; the status of those that ended already. Raises TaskNotFound."""

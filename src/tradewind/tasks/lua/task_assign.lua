@@ -15,8 +15,8 @@ local scan_limit = limit * 4
 -- Workers.
 local W, free = {}, 0
 local function meet(id)
-  local f = redis.call('HMGET', P .. 'worker:' .. id, 'capacity', 'window', 'status', 'labels')
-  local capacity = tonumber(f[1] or '') -- somebody may have registered it by hand
+  local f = redis.pcall('HMGET', P .. 'worker:' .. id, 'capacity', 'window', 'status', 'labels')
+  local capacity = tonumber(f[1] or '') -- somebody may have registered it by hand, and wrongly
   if not capacity or (f[3] and f[3] ~= 'active') then return end
   local load = redis.call('LLEN', P .. 'worker:' .. id .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. id .. ':inflight')
   local w = { id = id, capacity = capacity, load = load, labels = ',' .. (f[4] or '') .. ',', got = {} }

@@ -29,6 +29,7 @@ for at = 8, #ARGV do
       redis.call('HSET', key, 'tomb', '1', 'x', '1') -- its id stays in the list and is dropped when it is met
     elseif status == 'ASSIGNED' then
       redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)
+      wake() -- its slot is free
     else
       redis.call('ZREM', KEYS[1], id)
     end

@@ -39,4 +39,5 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
 end
 push('ZREM', KEYS[3], gone)
 settle()
+if #gone > 0 then wake() end
 return { #gone }

@@ -3,7 +3,7 @@
 -- KEYS 1 queue:high 2 queue:normal 3 queue:delayed 4 workers 5 queue:paused 6 ratelimit:config 7 queue:parked
 -- ARGV 6 bound of waiting tasks, delayed and parked ones too (0 none) 7 bound of the outbox 8 direct ('1': may assign) 9 ms that idempotency lasts,
 --   then per task: id, type, priority, request line, options ('' or msgpack map: delay_ms|eta_ms, tmo, ddl, lock, lab, max, idem, sha)
--- Also touches: worker:type:{type}, worker:{id}, worker:{id}:queue, worker:{id}:inflight, task:idem:{key}.
+-- Also touches: worker:type:{type}, worker:{id}, worker:{id}:queue, worker:{id}:inflight, task:idem:{key}, task:deadlines.
 -- Returns {1, status per task…} with 'QUEUED', 'PENDING', 'ASSIGNED' or '=id' of the task that has the idempotency key;
 --   {-1, index, id} another request under that key; {-2, length} queue full; {-3, length} outbox full; {-4, index, id} id taken.
 -- A repeat of the whole call (lost reply) finds its own ids with the same request and answers as before.
@@ -94,6 +94,7 @@ for i = 1, n do
     end
     redis.call('SET', key .. ':body', ARGV[at + 3])
     if o then
+      if o.ddl then redis.call('ZADD', T .. 'deadlines', o.ddl, id) end
       for _, field in ipairs({ 'tmo', 'ddl', 'lock', 'lab', 'max' }) do
         if o[field] then redis.call('HSET', key, field, o[field], 'x', '1') end
       end
