@@ -12,44 +12,12 @@ TASK_ID = re.compile(r"[A-Za-z0-9_-]{1,160}")
 IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9_.:@/-]{1,200}")
 
 #: Words that stand in the place of an id in some key family, so no id may be one of them.
-RESERVED = frozenset(
-    [
-        "type",
-        "cancel",
-        "cache",
-        "status",
-        "events",
-        "outbox",
-        "idem",
-        "token",
-        "types",
-        "reply",
-        "queue",
-        "inflight",
-        "control",
-        "body",
-        "high",
-        "normal",
-        "delayed",
-        "dead",
-        "parked",
-        "paused",
-        "leader",
-        "epoch",
-        "wake",
-        "config",
-        "due",
-        "realtime",
-        "category",
-        "level",
-        "date",
-        "buckets",
-        "all",
-        "marked",
-        "deadlines",
-        "slots",
-    ]
-)
+_RESERVED = """
+type cancel cache status events outbox idem token types reply queue inflight control body high normal
+delayed dead parked paused leader epoch wake config due realtime category level date buckets all marked
+deadlines slots
+"""
+RESERVED = frozenset(_RESERVED.split())
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _PAIRS = [a + b for a in _DIGITS for b in _DIGITS]

@@ -138,7 +138,6 @@ class WorkerSettings(_Group):
     id: Id = ""
     name: Annotated[str, Field(max_length=200)] = ""
     concurrency: Count = 100
-    threads: Count = 8
     processes: CountOrNone = 2
     grace_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
     labels: Words = []

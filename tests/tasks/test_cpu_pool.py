@@ -25,7 +25,6 @@ from tradewind.tasks.record import Request, Status, decode_outcome
 from tradewind.tasks.running import Abort, Retry, Running
 from tradewind.tasks.worker_store import Taken
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -66,6 +65,14 @@ async def test_calls_beyond_the_processes_wait_for_their_turn() -> None:
         assert len({one["pid"] for one in said}) == 2
     finally:
         await pool.executor.close()
+
+
+async def test_a_function_knows_its_task_and_reports_progress(pool: Pool) -> None:
+    heard: list[bytes] = []
+    state = Running("t1", "wt_cpu_progress", 1, "1", lambda _, value: heard.append(value))
+    result = await pool.executor.run(pool.taken("wt_cpu_progress"), Request(), state)
+    assert msgspec.json.decode(result) == ["t1", "wt_cpu_progress", 1]
+    assert heard == [b"0.5", b"1"]
 
 
 async def test_what_a_function_prints_does_not_reach_the_protocol(pool: Pool) -> None:

@@ -1,4 +1,4 @@
-"""`task:events`: each transition is told exactly once, on every path, to subscribers of the channel and of a pattern."""
+"""`task:events`: each transition is told exactly once, on every path, to subscribers of the channel or a pattern."""
 
 from __future__ import annotations
 

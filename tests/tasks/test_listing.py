@@ -201,8 +201,8 @@ def _cursor(text: str) -> str:
     "cursor",
     [
         "x", "%%%", "äö", "e30", _cursor("[1,2]"), _cursor('["nowhere",0,0,""]'), _cursor('["high",-1,0,""]'),
-        _cursor('["archive",0,1e400,"a"]'), _cursor(f'["archive",0,{2**70},"a"]'), _cursor('["archive",0,1,"a\\u0000"]'),
-        _cursor('["high",0,0,"",'), _cursor(f'["{"high" * 1000}",0,0,""]'),
+        _cursor('["archive",0,1e400,"a"]'), _cursor(f'["archive",0,{2**70},"a"]'), _cursor('["high",0,0,"",'),
+        _cursor('["archive",0,1,"a\\u0000"]'), _cursor(f'["{"high" * 1000}",0,0,""]'),
     ],
 )  # fmt: skip
 async def test_bad_cursor_is_refused(kept: Room, cursor: str) -> None:

@@ -1,4 +1,4 @@
-"""The scheduler as it runs: it assigns on news, promotes in time, takes lost work back, writes figures, sweeps, archives."""
+"""The scheduler as it runs: assigns on news, promotes in time, takes lost work back, writes figures, archives."""
 
 from __future__ import annotations
 

@@ -252,3 +252,11 @@ def wt_cpu_result(what: str) -> Any:
 
 CPU_TYPES = [f.name for f in registry.all() if f.is_cpu and f.name.startswith("wt_")]
 TYPES = [f.name for f in registry.all() if not f.is_cpu and f.name.startswith("wt_")]
+
+
+@task(cpu=True)
+def wt_cpu_progress() -> list[Any]:
+    state = current()
+    for step in (0.5, 1):
+        state.progress(step)
+    return [state.id, state.type, state.attempt]

@@ -47,7 +47,6 @@ NOTES = {
     "worker.id": "empty: made at the start",
     "worker.name": "for people",
     "worker.concurrency": "tasks at once",
-    "worker.threads": "for plain functions",
     "worker.processes": "for functions with cpu=True",
     "worker.grace_s": "running tasks get so long to end when the station stops",
     "worker.labels": "tasks with a label run only on workers that have it",

@@ -18,18 +18,24 @@ import msgspec
 from tradewind.tasks.executor import BadArguments, converted, encoded, failure_of, retry_ms
 from tradewind.tasks.function import registry
 from tradewind.tasks.record import Failure, Request
-from tradewind.tasks.running import Abort, Retry
+from tradewind.tasks.running import Abort, Retry, Running, enter
 
 _LENGTH = struct.Struct(">I")
 PR_SET_PDEATHSIG = 1
 
 
 class Call(msgspec.Struct):
+    id: str
     type: str
+    attempt: int
+    token: str
     request: Request
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
+    """How the call ended; or, while it runs, how far it is."""
+
+    progress: msgspec.Raw = msgspec.Raw(b"")
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: Failure | None = None
     is_retryable: bool = True
@@ -39,14 +45,20 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
     decode = msgspec.json.Decoder(Call).decode
-    while header := calls.read(_LENGTH.size):
-        call = decode(calls.read(_LENGTH.unpack(header)[0]))
-        data = msgspec.json.encode(run(call))
+
+    def send(answer: Answer) -> None:
+        data = msgspec.json.encode(answer)
         answers.write(_LENGTH.pack(len(data)) + data)
         answers.flush()
 
+    while header := calls.read(_LENGTH.size):
+        call = decode(calls.read(_LENGTH.unpack(header)[0]))
+        state = Running(call.id, call.type, call.attempt, call.token, lambda _, value: send(Answer(msgspec.Raw(value))))
+        send(run(call, state))
 
-def run(call: Call) -> Answer:
+
+def run(call: Call, state: Running) -> Answer:
+    enter(state)
     try:
         function = registry.get(call.type)
         if function is None:

@@ -37,7 +37,7 @@ class CpuExecutor:
         async with self._slots:
             child = self._living() or await self._start()
             try:
-                answer = await self._call(child, Call(taken.type, request))
+                answer = await self._call(child, Call(taken.id, taken.type, taken.attempt, taken.token, request), state)
             except BaseException:  # also a cancellation: whatever it computes now is of no use
                 await _end(child)
                 raise
@@ -70,14 +70,18 @@ class CpuExecutor:
             start_new_session=True,  # Ctrl-C must reach the worker only: it lets the call end while it drains
         )  # fmt: skip
 
-    async def _call(self, child: asyncio.subprocess.Process, call: Call) -> Answer:
+    async def _call(self, child: asyncio.subprocess.Process, call: Call, state: Running) -> Answer:
         assert child.stdin is not None and child.stdout is not None
         data = msgspec.json.encode(call)
         try:
             child.stdin.write(_LENGTH.pack(len(data)) + data)
             await child.stdin.drain()
-            length = _LENGTH.unpack(await child.stdout.readexactly(_LENGTH.size))[0]
-            return _decode(await child.stdout.readexactly(length))
+            while True:
+                length = _LENGTH.unpack(await child.stdout.readexactly(_LENGTH.size))[0]
+                answer = _decode(await child.stdout.readexactly(length))
+                if not bytes(answer.progress):
+                    return answer
+                state.pass_on(bytes(answer.progress))
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await child.wait()
             raise ProcessFailed(f"its process ended with code {code} before it answered") from error

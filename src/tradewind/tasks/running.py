@@ -48,6 +48,10 @@ class Running:
             raise Invalid("a progress report is at most 2000 bytes of JSON", code="progress_too_large")
         self._report(self, data)
 
+    def pass_on(self, data: bytes) -> None:
+        """Report progress that is JSON already."""
+        self._report(self, data)
+
 
 _running: ContextVar[Running] = ContextVar("tradewind_running")
 enter = _running.set

@@ -3,7 +3,7 @@
 -- They go to the head of their queues; the attempt does not count. One that was asked to stop ends CANCELLED.
 -- KEYS 1 worker:{id} 2 worker:{id}:inflight
 -- ARGV 6 worker id 7 generation 8 '1' = its queue too, then pairs id, token ('' = whatever token it has)
--- Also touches: worker:{id}:queue, queue:high, queue:normal.
+-- Also touches: worker:{id}:queue, queue:high, queue:normal, queue:parked:{priority}:{route}.
 -- Returns how many went back.
 -- include: shared
 -- include: requeue

@@ -2,7 +2,7 @@
 -- The leader takes the work of a lost worker back, in bounded steps, and then forgets the worker.
 -- KEYS 1 scheduler:leader 2 scheduler:epoch 3 workers 4 worker:{id} 5 worker:types
 -- ARGV 6 scheduler id 7 epoch 8 worker id 9 limit 10 most stalls
--- Also touches: worker:{id}:queue, worker:{id}:inflight, worker:type:{type}, queue:high, queue:normal.
+-- Also touches: worker:{id}:queue, worker:{id}:inflight, worker:type:{type}, queue:high, queue:normal, queue:parked:{priority}:{route}.
 -- Returns {requeued, '1' when the worker is gone from every index}; {-1} not the leader; {-2} the worker is alive.
 -- include: shared
 -- include: requeue

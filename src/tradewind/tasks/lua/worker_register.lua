@@ -3,7 +3,7 @@
 -- KEYS 1 worker:{id} 2 workers 3 worker:types 4 task:types
 -- ARGV 6 worker id 7 generation 8 lease ms 9 TTL ms 10 most stalls 11 number of hash fields and values, then those,
 --   then pairs type, parameters as JSON
--- Also touches: worker:{id}:queue, worker:{id}:inflight, worker:type:{type}, queue:high, queue:normal.
+-- Also touches: worker:{id}:queue, worker:{id}:inflight, worker:type:{type}, queue:high, queue:normal, queue:parked:{priority}:{route}.
 -- Returns how many tasks of an earlier life went back.
 -- include: shared
 -- include: requeue
