@@ -41,6 +41,18 @@ async def test_a_running_task_is_left_to_its_worker(room: Room) -> None:
     assert await room.redis.zcard(room.keys.deadlines()) == 0
 
 
+async def test_a_lost_worker_after_the_deadline_ends_it(room: Room) -> None:
+    leader = await room.lead()
+    worker = await room.join()
+    task_id = await room.submit(deadline=room.clock.ms + 5000)
+    assert len(await worker.take(1)) == 1
+    room.clock.advance(60)
+    assert await leader.expire() == 0
+    await leader.evict("w1")
+    assert await room.status(task_id) == "TIMEOUT"
+    await room.look()
+
+
 async def test_one_that_ended_or_was_brought_back_stays_as_it_is(room: Room) -> None:
     leader = await room.lead()
     task_id = await room.submit(deadline=room.clock.ms + 5000)

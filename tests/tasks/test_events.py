@@ -132,7 +132,7 @@ async def test_lost_worker_until_its_task_is_dead(make_room: Callable[..., Room]
 
 
 @pytest.mark.parametrize("where", ["queued", "assigned"])
-async def test_deadline_that_passes(room: Room, ear: Ear, where: str) -> None:
+async def test_deadline_that_passes_before_a_worker_takes_it(room: Room, ear: Ear, where: str) -> None:
     task_id = await room.submit(deadline=room.clock.ms + 1000)
     worker = await room.join()
     if where == "assigned":
@@ -141,6 +141,18 @@ async def test_deadline_that_passes(room: Room, ear: Ear, where: str) -> None:
     room.clock.advance(2)
     assert await room.start(worker) == []
     assert await ear.heard() == [("failed", task_id)]
+
+
+async def test_deadline_that_passes_without_a_worker(room: Room, ear: Ear) -> None:
+    ids = [
+        await room.submit(deadline=room.clock.ms + 1000),
+        await room.submit(deadline=room.clock.ms + 1000, delay_s=9),
+    ]
+    await ear.heard()
+    room.clock.advance(2)
+    leader = await room.leader()
+    assert await leader.expire() == 2 and await leader.expire() == 0
+    assert sorted(await ear.heard()) == sorted(("failed", i) for i in ids)
 
 
 @pytest.mark.parametrize(("attempts", "event"), [(1, "failed"), (2, "retrying")])

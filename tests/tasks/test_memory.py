@@ -69,6 +69,7 @@ async def lives(room: Room) -> None:
     ids = []
     for number, status in enumerate(("SUCCESS", "FAILED", "DEAD", "TIMEOUT", "CANCELLED", "RETRYING")):
         options = {"exclusive": f"door{number}", "idempotency_key": f"k{number}", "max_attempts": 3, "timeout_s": 5}
+        options["deadline"] = room.clock.ms + 9000
         task_id = await room.submit("a", number, **options)
         ids.append(task_id)
         await room.store.wait("client", [task_id])
@@ -95,6 +96,7 @@ async def lives(room: Room) -> None:
     assert await finder.take(5) == []
     for task_id in (*ids, lost):
         assert (await room.store.get(task_id)).is_terminal
+    await (await room.leader()).expire()
     for store in (other, finder):
         assert await store.leave()
 

@@ -1,4 +1,4 @@
-"""The scheduler as it runs: assigns on news, promotes in time, takes lost work back, writes figures, archives."""
+"""The scheduler as a whole: lost workers, overdue attempts, sweeps; one leads, others stand by."""
 
 from __future__ import annotations
 

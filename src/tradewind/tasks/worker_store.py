@@ -142,6 +142,8 @@ class WorkerStore:
 
     async def finish(self, endings: Sequence[Ending]) -> list[int]:
         """Commit; per ending 1 committed, 2 committed before by this token, 0 refused (somebody else has the task)."""
+        if not endings:
+            return []
         args: list[Arg] = [*self.plane.head(), self.id]
         for e in endings:
             args += (e.id, e.token, e.type, e.status.value, e.request, e.outcome, e.delay_ms, e.error)

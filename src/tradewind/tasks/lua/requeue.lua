@@ -46,7 +46,7 @@ local function stall(worker, limit, max_stalls)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
     local task = P .. 'task:' .. id
-    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab')
+    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl')
     if f[1] == 'PROCESSING' and f[2] == worker then
       local t = { id = id, pri = f[3], c = f[4], wait = f[6], place = place_of(f[3], f[5], f[9]) }
       local stalls = tonumber(f[7] or '0') + 1
@@ -54,6 +54,8 @@ local function stall(worker, limit, max_stalls)
       if f[8] then unlock(f[8], worker) end
       if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
         close(id, 'CANCELLED', f[5], t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
+      elseif f[10] and tonumber(f[10]) <= now then
+        close(id, 'TIMEOUT', f[5], t, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed when its worker was lost"}}')
       elseif stalls > max_stalls then
         close(id, 'DEAD', f[5], t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')
       elseif stalls == 1 then
