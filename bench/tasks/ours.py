@@ -14,7 +14,7 @@ class Tradewind(System):
     name, app, note = "tradewind", "tradewind_app", "worker process, defaults; archive off, results off"
     packages = ("tradewind", "redis")
     is_peer = False
-    scale = 10
+    scale = 20
     patience_s = 5.0
     archive: ClassVar[bool] = False
     result_ttl_s: ClassVar[int] = 0
