@@ -40,8 +40,9 @@ def packed(kind: type[Any]) -> type[Any]:
                 return
             try:
                 self._writer.write(command[0] if len(command) == 1 else b"".join(command))
-                async with asyncio.timeout(self.socket_timeout):
-                    await self._writer.drain()
+                if self._writer.transport.is_closing() or self._writer.transport.get_write_buffer_size():
+                    async with asyncio.timeout(self.socket_timeout):
+                        await self._writer.drain()
             except TimeoutError:
                 await self.disconnect(nowait=True)
                 raise redis.TimeoutError("timeout while writing to the socket") from None
