@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 import redis
@@ -256,3 +257,21 @@ async def test_a_cluster_of_which_only_a_dead_seed_is_known_is_unavailable(opene
     link = await opened(f"redis+cluster://127.0.0.1:{free_port()}")
     with pytest.raises(Unavailable, match=r"redis\+cluster://"):
         await link.wait_ready(0.3)
+
+
+async def test_connections_at_hand_serve_whoever_needs_one(opened: Open, redis_7: Server) -> None:
+    link = await opened(redis_7.url, pool_size=4)
+    pool: Any = link.client.connection_pool
+    held = [await pool.borrow() for _ in range(4)]
+    for connection in held:
+        await pool.give_back(connection)
+    again = await asyncio.wait_for(asyncio.gather(*(link.client.ping() for _ in range(8))), 5)
+    assert all(again)
+    first = await pool.borrow()
+    await pool.give_back(first)
+    assert await pool.borrow() is first
+    await first.disconnect()
+    await pool.give_back(first)
+    fresh = await pool.borrow()
+    assert fresh.is_quiet()
+    await pool.release(fresh)

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import redis.asyncio
 import redis.exceptions as rex
@@ -27,8 +26,6 @@ _INCLUDE = re.compile(r"^-- include: (\w+)$", re.M)
 
 #: How long to wait here when the server refuses to.
 FULL_PAUSE_S = 0.1
-#: Connections of a client that are kept at hand: getting one from redis-py's pool costs as much as a quick script.
-KEPT = 4
 
 Arg = str | bytes | int | float
 Call = tuple[str, Sequence[str], Sequence[Arg]]
@@ -64,7 +61,6 @@ class Scripts:
         self.link = link
         self._package = package
         self._attempts = retries + 1
-        self._kept: WeakKeyDictionary[redis.asyncio.Redis, list[Any]] = WeakKeyDictionary()
 
     def command(self, call: Call) -> tuple[Arg, ...]:
         name, keys, args = call
@@ -107,35 +103,22 @@ class Scripts:
         commands = [self.command(call) for call in calls]
         if first is not None:
             commands.insert(0, tuple(first))
-        connection = await self._connection(client)
+        pool: Any = client.connection_pool  # a WaitingPool
+        connection = await pool.borrow()
         try:
             await connection.send_packed_command([b"".join(map(pack, commands))])
             replies = [await _reply(connection) for _ in commands]
         except BaseException:  # also a cancellation: unread replies must not meet the next caller
             await connection.disconnect(nowait=True)
-            await client.connection_pool.release(connection)
+            await pool.release(connection)
             raise
-        kept = self._kept.setdefault(client, [])
-        if len(kept) < KEPT:
-            kept.append(connection)
-        else:
-            await client.connection_pool.release(connection)
+        await pool.give_back(connection)
         if first is not None and isinstance(replies.pop(0), rex.OutOfMemoryError):
             await asyncio.sleep(FULL_PAUSE_S)  # a full server refuses to wait on a list, but runs the scripts
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
         return replies
-
-    async def _connection(self, client: redis.asyncio.Redis) -> Any:
-        """One of the few that are kept at hand, if it is fit for use, else one from the pool."""
-        kept = self._kept.get(client)
-        while kept:
-            connection = kept.pop()
-            if connection.is_quiet():
-                return connection
-            await client.connection_pool.release(connection)
-        return await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
 
     async def load(self, calls: Sequence[Call]) -> None:
         for name in {call[0] for call in calls}:
