@@ -36,7 +36,7 @@ test: $(STAMP) servers ## run all tests; ARGS="-k name" narrows, JOBS=n sets the
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
 
 lint: $(STAMP) ## formatting, lint, types, import directions
-	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff format --check src tests bench scripts
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
@@ -44,7 +44,7 @@ lint: $(STAMP) ## formatting, lint, types, import directions
 check: lint test ## everything that must hold before a commit
 
 format: $(STAMP) ## rewrite the code in the house format
-	@$(BIN)/ruff format .
+	@$(BIN)/ruff format src tests bench scripts
 	@$(BIN)/ruff check --fix .
 
 bench: bench-tasks ## all benchmarks
