@@ -37,6 +37,13 @@ def postgres() -> Iterator[servers.Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def rabbitmq() -> Iterator[servers.Server]:
+    """Takes some seconds and about 150 MB; tests share it and use names of their own, see tests/signals."""
+    with servers.rabbitmq_server() as server:
+        yield server
+
+
 @pytest.fixture(scope="session", params=["redis_7", "valkey", "cluster3"])
 def any_redis(request: pytest.FixtureRequest) -> Any:
     """Redis 7.0, Valkey and a cluster in turn; tests that kill or pause a server start one of their own."""

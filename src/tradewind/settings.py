@@ -134,6 +134,24 @@ class TaskSettings(_Group):
     dead_keep: CountOrNone = 10_000
 
 
+class SignalSettings(_Group):
+    """`local`: signals arrive inside Redis; `amqp`: they travel over the RabbitMQ of `amqp.url`."""
+
+    transport: Literal["local", "amqp"] = "local"
+    prefetch: Count = 1
+
+
+class FlowSettings(_Group):
+    keep_cycles: Count = 20
+    log_cycles: Count = 5
+    log_failed_cycles: CountOrNone = 50
+    record_cycles: Count = 1000
+    cycle_timeout_s: Seconds = 3600
+    max_nodes: Count = 100_000
+    outbox_max: Count = 100_000
+    code_nodes: bool = False
+
+
 class WorkerSettings(_Group):
     id: Id = ""
     name: Annotated[str, Field(max_length=200)] = ""
@@ -195,6 +213,8 @@ class Settings(BaseSettings):
     amqp: AmqpSettings = AmqpSettings()
     influx: InfluxSettings = InfluxSettings()
     tasks: TaskSettings = TaskSettings()
+    flows: FlowSettings = FlowSettings()
+    signals: SignalSettings = SignalSettings()
     worker: WorkerSettings = WorkerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     api: ApiSettings = ApiSettings()

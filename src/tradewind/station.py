@@ -14,16 +14,24 @@ import structlog
 
 import tradewind
 from tradewind import clock
-from tradewind.errors import TradewindError
+from tradewind.errors import Conflict, TradewindError
+from tradewind.flows.control import FlowControl
+from tradewind.flows.host import FlowHost, NodeExecutor
+from tradewind.flows.known_types import KnownTypes
+from tradewind.flows.node_registry import discover, node_types
+from tradewind.flows.plane import HOOK, FlowPlane
+from tradewind.flows.scheduler import FlowScheduler
+from tradewind.flows.store import FlowStore
 from tradewind.ids import short_random
+from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
 from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.cpu_pool import CpuExecutor
-from tradewind.tasks.executor import Executor, LocalExecutor
-from tradewind.tasks.function import registry
+from tradewind.tasks.executor import Executor, LocalExecutor, RoutedExecutor
+from tradewind.tasks.function import Parameter, Signature, registry
 from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.listing import TaskListing
 from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
@@ -32,12 +40,24 @@ from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker import Worker
 
 if TYPE_CHECKING:
+    from tradewind.flows.record_query import FlowRecords
     from tradewind.sql import Sql
     from tradewind.tasks.archive_table import TaskArchive
+    from tradewind.tasks.leader_store import LeaderStore
     from tradewind.tasks.scheduler import Scheduler
 
 log = structlog.get_logger(__name__)
 ROLES = ("scheduler", "worker", "api")
+#: What a task of a node type is given; only a flow submits one.
+NODE_SIGNATURE = Signature(
+    params=[
+        Parameter("flow_id", ["str"]),
+        Parameter("cycle", ["int"]),
+        Parameter("node_id", ["str"]),
+        Parameter("component_id", ["int"]),
+    ],
+    doc="a node type: runs inside a flow",
+)
 
 
 class Station:
@@ -59,8 +79,14 @@ class Station:
         self.control = TaskControl(self.plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(self.plane)
+        self.flow_store = FlowStore(FlowPlane(self.plane))
+        self.flow_types = KnownTypes(self.flow_store.plane, node_types)
+        self.flows = FlowControl(self.flow_store, self.flow_types, _records(sql) if sql is not None else None)
         self.workers: list[Worker] = []
         self.scheduler: Scheduler | None = None
+        self._flow_hosts: list[FlowHost] = []
+        discover()
+        python_node.allow(settings.flows.code_nodes)
 
     async def run(self, stop: asyncio.Event, api: Callable[[asyncio.Event], Awaitable[None]] | None = None) -> None:
         """Serve the roles until `stop` is set, then end them in stages: API, workers, scheduler.
@@ -70,15 +96,17 @@ class Station:
         stops = {role: asyncio.Event() for role in ROLES}
         async with asyncio.TaskGroup() as group:
             running: dict[str, list[asyncio.Task[None]]] = {role: [] for role in ROLES}
+            watches: list[asyncio.Task[None]] = []
             if "scheduler" in self.roles:
                 from tradewind.tasks.scheduler import Scheduler
 
-                self.scheduler = Scheduler(self.plane, self.tasks, self.settings.scheduler.id)
+                self.scheduler = Scheduler(self.plane, self.tasks, self.settings.scheduler.id, [self._flow_jobs])
                 running["scheduler"].append(group.create_task(self.scheduler.run(stops["scheduler"]), name="scheduler"))
             if "worker" in self.roles:
                 self.workers = await self._make_workers()
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
+                watches = [group.create_task(host.watch(), name="flow host") for host in self._flow_hosts]
             if api is not None:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
@@ -86,6 +114,8 @@ class Station:
             for role in ("api", "worker", "scheduler"):
                 stops[role].set()
                 await asyncio.gather(*running[role], return_exceptions=True)
+            for watch in watches:
+                watch.cancel()
 
     async def health(self) -> dict[str, Any]:
         """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""
@@ -137,9 +167,13 @@ class Station:
             CpuExecutor(self.settings.imports, settings.processes),
         )
         functions = list(registry.all())
-        workers = [
-            self._make_worker(worker_id, threads, settings.concurrency, [f.name for f in functions if not f.is_cpu])
-        ]
+        nodes = NodeExecutor(self.flow_store, node_types, worker_id, settings.concurrency)
+        host = FlowHost(self.flow_store, nodes)
+        self._flow_hosts.append(host)
+        names = [f.name for f in functions if not f.is_cpu]
+        routed = RoutedExecutor(threads, {HOOK: nodes})
+        workers = [self._make_worker(worker_id, routed, settings.concurrency, names, host)]
+        await self.flow_types.announce()
         heavy = [f.name for f in functions if f.is_cpu]
         if heavy:
             workers.append(self._make_worker(f"{worker_id[:60]}-cpu", cpu, settings.processes, heavy))
@@ -148,8 +182,21 @@ class Station:
                 await self.schedules.set(_schedule_of(function.name, function.schedule))
         return workers
 
-    def _make_worker(self, worker_id: str, executor: Executor, capacity: int, types: Sequence[str]) -> Worker:
-        settings, names = self.settings.worker, sorted(types)
+    def _flow_jobs(self, term: LeaderStore) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What the leader does for flows."""
+        jobs = {"flows": FlowScheduler(self.flow_store, term.id, term.epoch).run}
+        if self.sql is not None:
+            from tradewind.flows.recorder import FlowRecorder
+
+            jobs["flow records"] = FlowRecorder(self.plane, self.sql).run
+        return jobs
+
+    def _make_worker(
+        self, worker_id: str, executor: Executor, capacity: int, types: Sequence[str], host: FlowHost | None = None
+    ) -> Worker:
+        settings = self.settings.worker
+        kinds = sorted(node_types.describe()) if host is not None else []
+        names = sorted({*types, *kinds})
         offered = msgspec.json.encode(names)
         fields = {
             "id": worker_id,
@@ -167,10 +214,12 @@ class Station:
         signatures = {}
         for name in names:
             function = registry.get(name)
-            assert function is not None
-            signature = msgspec.structs.replace(function.signature, seen_ms=clock.now_ms())
-            signatures[name] = msgspec.json.encode(signature)
-        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures)
+            if function is not None and name in kinds:
+                raise Conflict(f"{name!r} is a task type and a node type", code="type_taken", hint="rename one of them")
+            signature = function.signature if function is not None else NODE_SIGNATURE
+            signatures[name] = msgspec.json.encode(msgspec.structs.replace(signature, seen_ms=clock.now_ms()))
+        rooms = {HOOK: host} if host is not None else {}
+        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures, rooms=rooms)
 
 
 @contextlib.asynccontextmanager
@@ -202,6 +251,12 @@ def _archive(sql: Sql) -> TaskArchive:
     from tradewind.tasks.archive_table import TaskArchive
 
     return TaskArchive(sql)
+
+
+def _records(sql: Sql) -> FlowRecords:
+    from tradewind.flows.record_query import FlowRecords
+
+    return FlowRecords(sql)
 
 
 def _part(is_ok: bool, detail: str) -> dict[str, str]:

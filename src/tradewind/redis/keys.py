@@ -141,6 +141,116 @@ class Keys:
         """zset; names of periodic tasks; score = ms of the next slot. With the definition. ScheduleStore, schedule_fire."""
         return f"{self.p}schedule:due"
 
+    # flows
+
+    def flow(self, flow_id: str) -> str:
+        """hash; id, config, structure, status, last_cycle, next_execution, created_at; ours: version, anchor_ms, due_ms, buffered_ms, drain, failures, missed, skipped, updated_ms. Until the flow is deleted. flow_register, cycle_open, flow_control. Seed 000."""
+        return f"{self.p}flow:{flow_id}"
+
+    def flows(self) -> str:
+        """zset; ids of all flows, score 0 (in order of the alphabet). With the flow. flow_register."""
+        return f"{self.p}flows"
+
+    def flows_due(self) -> str:
+        """zset; ids of running flows; score = ms of the next slot. With the schedule. flow_control, cycle_open."""
+        return f"{self.p}flows:due"
+
+    def flows_deadlines(self) -> str:
+        """zset; `{flow}:{cycle}` of running cycles; score = ms when the cycle times out. Until the cycle ends. cycle_open."""
+        return f"{self.p}flows:deadlines"
+
+    def flows_wake(self) -> str:
+        """list of at most one element; the flow scheduler blocks on it. No TTL. Any script that makes work for it."""
+        return f"{self.p}flows:wake"
+
+    def flows_ended(self) -> str:
+        """list; ids of flows whose cycle ended while a slot was buffered. Emptied by the flow scheduler. node_commit."""
+        return f"{self.p}flows:ended"
+
+    def flow_plan(self, flow_id: str, version: str) -> str:
+        """hash; node id → msgpack of how it is wired and run, `` → msgpack of the whole. While the flow or a cycle uses that version. flow_register."""
+        return f"{self.p}flow:{flow_id}:plan:{version}"
+
+    def flow_cycles(self, flow_id: str) -> str:
+        """zset; numbers of the cycles that Redis keeps. With the flow. cycle_open."""
+        return f"{self.p}flow:{flow_id}:cycles"
+
+    def flow_running(self, flow_id: str) -> str:
+        """set; numbers of the running cycles. Members leave when the cycle ends. cycle_open."""
+        return f"{self.p}flow:{flow_id}:running"
+
+    def cycle(self, flow_id: str, cycle: int) -> str:
+        """hash; flow_id, cycle, status, start_time, end_time; ours: start_ms, version, trigger, slot_ms, total, open, completed, failed, skipped, terminated, stopped_by, reason, parent, request, stop. 7 days at most. cycle_open, node_commit. Seed 000."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}"
+
+    def cycle_nodes(self, flow_id: str, cycle: int) -> str:
+        """set; node ids. 7 days at most. cycle_open. Seed 000."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:nodes"
+
+    def cycle_done(self, flow_id: str, cycle: int) -> str:
+        """hash; node id → `status start_ms end_ms worker message` of the nodes that have ended: what decides. 7 days at most. node_commit."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:done"
+
+    def cycle_inputs(self, flow_id: str, cycle: int, node_id: str) -> str:
+        """hash; edge key `source:handle->target handle` → signal as JSON or `!reason`; also n, failed, skipped: how many arrived. 7 days at most. node_commit, signal_arrive. Seed 003 (edge key)."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:in:{node_id}"
+
+    def cycle_unsent(self, flow_id: str, cycle: int) -> str:
+        """hash; routing key → signal as JSON that the broker has not confirmed yet. Until it has. node_commit, signal_sent."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:unsent"
+
+    def flows_unsent(self) -> str:
+        """zset; `{flow}:{cycle}` of cycles with unconfirmed signals; score = ms since when. Until they are confirmed. node_commit, signal_sent."""
+        return f"{self.p}flows:unsent"
+
+    def flows_held(self) -> str:
+        """zset; `{flow}:{cycle}` of cycles whose queues are not declared yet; score = ms when they were opened. Until they are let go. cycle_open, cycle_release."""
+        return f"{self.p}flows:held"
+
+    def flows_queues(self) -> str:
+        """zset; `{flow}:{cycle}` whose queues were declared on the broker; score = ms when. Until they are deleted. FlowSignals."""
+        return f"{self.p}flows:queues"
+
+    def flows_hosts(self) -> str:
+        """hash; `{flow}:{cycle}` → id of the worker that consumes its queues. Until the cycle ends. FlowSignals."""
+        return f"{self.p}flows:hosts"
+
+    def component_stop(self, flow_id: str, cycle: int, component_id: int) -> str:
+        """string "1"; nodes of the component that have not started are skipped. 1 h. cycle_stop. Seed 000."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:component:{component_id}:stop"
+
+    def node_task(self, task_id: str) -> str:
+        """string; JSON node_task_id, flow_id, cycle, node_id, node_type, worker_id, status, registered_at, updated_at, message, progress, config. 24 h. Node scripts. Seed 000."""
+        return f"{self.p}node_tasks:{task_id}"
+
+    def node_tasks_list(self) -> str:
+        """set; ids of all node tasks. Swept with the cycles. Node scripts. Seed 000."""
+        return f"{self.p}node_tasks_list"
+
+    def worker_tasks(self, worker_id: str) -> str:
+        """set; ids of the node tasks that the worker ran. Swept with the cycles. Node scripts. Seed 000."""
+        return f"{self.p}worker_tasks:{worker_id}"
+
+    def node_state(self, task_id: str) -> str:
+        """hash; status, updated_at, error_message; ours: start_ms, end_ms, worker. 24 h. Node scripts. Seed 000."""
+        return f"{self.p}trading_flow:node:{task_id}"
+
+    def node_terminate(self, task_id: str) -> str:
+        """string; JSON reason, timestamp: asks a node to stop. 1 h. node_terminate. Seed 000."""
+        return f"{self.p}trading_flow:node:{task_id}:terminate"
+
+    def node_types(self) -> str:
+        """hash; node type → its description as JSON, so that any process can check a flow. Swept after 7 days without a worker. FlowHost."""
+        return f"{self.p}flows:types"
+
+    def flow_outbox(self) -> str:
+        """stream; logs, signals and cycles that SQL does not have yet (field d: JSON list). Trimmed after the SQL commit, at most `flows.outbox_max` entries. Node scripts."""
+        return f"{self.p}flow:outbox"
+
+    def task_ended(self, hook: str) -> str:
+        """list; ids of tasks with that hook that ended without their room's own commit. Emptied by the room. Scripts that close a task."""
+        return f"{self.p}task:ended:{hook}"
+
     # limits and figures
 
     def rate_second(self, task_type: str) -> str:
@@ -176,6 +286,10 @@ class Keys:
     def events(self) -> str:
         """channel; JSON `event, task_id, task_type, timestamp` for each transition. Seed 004 §6."""
         return f"{self.channel_prefix}task:events"
+
+    def flow_events(self) -> str:
+        """channel; JSON `event, flow_id, cycle, node_id, status, timestamp` for each change of a cycle or a node."""
+        return f"{self.channel_prefix}flow:events"
 
     def reply(self, client_id: str) -> str:
         """channel; id of a task that ended and that this client waits for."""

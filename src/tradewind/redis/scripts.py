@@ -22,7 +22,7 @@ from tradewind.errors import Unavailable
 from tradewind.redis.connection import RETRYABLE, Link, translated
 from tradewind.redis.packing import pack
 
-_INCLUDE = re.compile(r"^-- include: (\w+)$", re.M)
+_INCLUDE = re.compile(r"^-- include: (?:(\w+)/)?(\w+)$", re.M)
 
 #: How long to wait here when the server refuses to.
 FULL_PAUSE_S = 0.1
@@ -33,10 +33,12 @@ Call = tuple[str, Sequence[str], Sequence[Arg]]
 
 @cache
 def source(package: str, name: str) -> str:
-    """The text of `{package}/lua/{name}.lua` with its includes in place."""
-    folder = resources.files(package) / "lua"
-    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda match: (folder / f"{match[1]}.lua").read_text(encoding="utf-8"), text)
+    """The text of `{package}/lua/{name}.lua` with its includes in place; `tasks/shared` is one of another room."""
+
+    def read(room: str, file: str) -> str:
+        return (resources.files(room) / "lua" / f"{file}.lua").read_text(encoding="utf-8")
+
+    return _INCLUDE.sub(lambda m: read(f"tradewind.{m[1]}" if m[1] else package, m[2]), read(package, name))
 
 
 @cache

@@ -10,6 +10,11 @@ metadata = MetaData()
 #: Bytewise order in both databases: a PostgreSQL locale would sort ids its own way, and compare them more slowly.
 TaskId = String(160).with_variant(postgresql.VARCHAR(160, collation="C"), "postgresql")
 
+FlowId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
+#: Nodes and handles; four of them in one key still fit into an index page of PostgreSQL.
+Name = String(128).with_variant(postgresql.VARCHAR(128, collation="C"), "postgresql")
+EntryId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
+
 tasks = Table(
     "tasks",
     metadata,
@@ -43,4 +48,60 @@ task_tags = Table(
     Column("finished_ms", BigInteger, nullable=False),
     Index("task_tags_by_tag", "tag", "finished_ms", "task_id"),
     sqlite_with_rowid=False,
+)
+
+flow_logs = Table(
+    "flow_logs",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("flow_id", FlowId, nullable=False),
+    Column("entry_id", EntryId, nullable=False),
+    Column("cycle", BigInteger, nullable=False),
+    Column("node_id", Text),
+    Column("log_level", Text, nullable=False),
+    Column("log_source", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    Column("log_metadata", Text),
+    Column("created_ms", BigInteger, nullable=False),
+    # With the flow before it: two stations may share a database, and their streams may count alike.
+    Index("flow_logs_by_entry", "flow_id", "entry_id", unique=True),
+    Index("flow_logs_by_flow", "flow_id", "seq"),
+    Index("flow_logs_by_cycle", "flow_id", "cycle", "seq"),
+    sqlite_autoincrement=True,  # else numbers of deleted rows come again, and a reader's cursor would skip them
+)
+
+flow_signals = Table(
+    "flow_signals",
+    metadata,
+    Column("flow_id", FlowId, primary_key=True),
+    Column("cycle", BigInteger, primary_key=True, autoincrement=False),
+    Column("source_node", Name, primary_key=True),
+    Column("source_handle", Name, primary_key=True),
+    Column("target_node", Name, primary_key=True),
+    Column("target_handle", Name, primary_key=True),
+    Column("signal_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+flow_cycles = Table(
+    "flow_cycles",
+    metadata,
+    Column("flow_id", FlowId, primary_key=True),
+    Column("cycle", BigInteger, primary_key=True, autoincrement=False),
+    Column("status", Text, nullable=False),
+    Column("trigger", Text, nullable=False),
+    Column("slot_ms", BigInteger, nullable=False),
+    Column("start_ms", BigInteger, nullable=False),
+    Column("end_ms", BigInteger, nullable=False),
+    Column("total", Integer, nullable=False),
+    Column("completed", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("skipped", Integer, nullable=False),
+    Column("terminated", Integer, nullable=False),
+    Column("stopped_by", Text, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Index("flow_cycles_by_status", "flow_id", "status", "cycle"),
 )

@@ -9,7 +9,7 @@ import asyncio
 import contextvars
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -63,6 +63,26 @@ class LocalExecutor:
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class RoutedExecutor:
+    """Tasks of other rooms (by their hook) go to those rooms' executors, all others to the first one."""
+
+    def __init__(self, own: Executor, rooms: Mapping[str, Executor]) -> None:
+        self._own = own
+        self._rooms = dict(rooms)
+
+    async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
+        if not taken.hook:
+            return await self._own.run(taken, request, state)
+        room = self._rooms.get(taken.hook)
+        if room is None:
+            raise BadArguments(f"this worker does not serve {taken.hook}")
+        return await room.run(taken, request, state)
+
+    async def close(self) -> None:
+        for executor in (self._own, *self._rooms.values()):
+            await executor.close()
 
 
 def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

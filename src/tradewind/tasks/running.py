@@ -26,7 +26,7 @@ class Abort(Exception):
 class Running:
     """The attempt that runs here. `progress` and `is_cancelled` may be used from a thread, too."""
 
-    __slots__ = ("_report", "attempt", "id", "is_cancelled", "stopped", "token", "type")
+    __slots__ = ("_report", "attempt", "follow", "id", "is_cancelled", "stopped", "token", "type")
 
     def __init__(
         self, task_id: str, task_type: str, attempt: int, token: str, report: Callable[[Running, bytes], None]
@@ -39,6 +39,8 @@ class Running:
         self.is_cancelled = False
         #: What that means: TIMEOUT or CANCELLED; None when the worker stops.
         self.stopped: Status | None = None
+        #: What the room of the task's hook needs when it has ended.
+        self.follow: Any = None
         self._report = report
 
     def progress(self, value: Any) -> None:

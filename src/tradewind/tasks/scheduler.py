@@ -7,7 +7,7 @@ next leader would miss.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 from redis.exceptions import RedisError
@@ -29,10 +29,15 @@ TICK_S = 1.0
 SWEEP_S = 3600.0
 
 
+#: What another room does in the leader: given the term, it returns its jobs by name.
+Room = Callable[[LeaderStore], Mapping[str, Callable[[], Awaitable[None]]]]
+
+
 class Scheduler:
-    def __init__(self, plane: Plane, store: TaskStore, scheduler_id: str = "") -> None:
+    def __init__(self, plane: Plane, store: TaskStore, scheduler_id: str = "", rooms: Sequence[Room] = ()) -> None:
         self.plane = plane
         self.store = store
+        self._rooms = tuple(rooms)
         self.id = scheduler_id or f"scheduler-{short_random()}"
         self.leadership: Leadership | None = None
 
@@ -65,6 +70,8 @@ class Scheduler:
         ]
         if self.store.archive is not None and self.plane.settings.archive:
             jobs.append(("archive", Archiver(self.plane, self.store.archive).run))
+        for room in self._rooms:
+            jobs += room(store).items()
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(_restarted(name, job, lead, store.epoch), name=f"{self.id} {name}")

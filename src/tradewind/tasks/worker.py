@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import redis.asyncio
 import structlog
@@ -38,6 +38,14 @@ TAKE_WAIT_S = 2.0
 LEAVE_S = 1.5
 
 
+class Finisher(Protocol):
+    """How a room commits the endings of its own tasks (those with its hook)."""
+
+    async def finish(self, store: WorkerStore, endings: Sequence[Ending], capacity: int) -> tuple[list[int], list[Taken]]:
+        """Verdicts as `WorkerStore.finish`, and what this worker shall start at once. Raises Unavailable."""
+        ...
+
+
 class _Run:
     """One attempt in progress here."""
 
@@ -63,6 +71,7 @@ class Worker:
         capacity: int,
         fields: Mapping[str, Any],
         types: Mapping[str, bytes],
+        rooms: Mapping[str, Finisher] | None = None,
     ) -> None:
         self.plane = plane
         self.id = worker_id
@@ -70,6 +79,7 @@ class Worker:
         self._executor = executor
         self._fields = {"capacity": capacity, "status": "active", "pull": "1", **fields}
         self._types = dict(types)
+        self._rooms = dict(rooms or {})
         self._runs: dict[str, _Run] = {}
         self._endings: list[Ending] = []
         self._committing: list[Ending] = []
@@ -256,6 +266,8 @@ class Worker:
                 error=ending.error,
             )
         self._reports.pop(ending.id, None)
+        if run.taken.hook in self._rooms:
+            ending.hook, ending.follow = run.taken.hook, run.state.follow
         self._endings.append(ending)
         self._has_endings.set()
 
@@ -292,7 +304,7 @@ class Worker:
         batch = self._committing = self._endings[:COMMIT_BATCH]
         del self._endings[:COMMIT_BATCH]
         try:
-            verdicts = await self.store.finish(batch)
+            batch, verdicts, given = await self._finish(batch)
         except Unavailable as error:
             waiting = len(batch) + len(self._endings)
             log.warning("results wait for Redis", worker=self.id, waiting=waiting, error=error.message)
@@ -305,8 +317,28 @@ class Worker:
                     log.warning(
                         "result refused: the task is somebody else's now", task=ending.id, status=str(ending.status)
                     )
+            self._committing = []
+            if given:
+                await self._start(given)
         finally:
             self._committing = []
+
+    async def _finish(self, batch: list[Ending]) -> tuple[list[Ending], list[int], list[Taken]]:
+        """Commit by rooms, all of one in a call; what is committed twice, since a later call failed, counts once."""
+        done: list[Ending] = []
+        verdicts: list[int] = []
+        given: list[Taken] = []
+        for hook in dict.fromkeys(ending.hook for ending in batch):
+            part = [ending for ending in batch if ending.hook == hook]
+            done += part
+            if not hook:
+                verdicts += await self.store.finish(part)
+            else:
+                room = 0 if self._is_draining or self._lost.is_set() else self.capacity
+                answers, taken = await self._rooms[hook].finish(self.store, part, room)
+                verdicts += answers
+                given += taken
+        return done, verdicts, given
 
     # cancelling and reconciling
 

@@ -30,7 +30,10 @@ class Lost(Conflict):
 
 
 class Taken(msgspec.Struct):
-    """One attempt to run: `token` fences it, `left_ms` is how long it may take."""
+    """One attempt to run: `token` fences it, `left_ms` is how long it may take, `hook` names the room that it is of.
+
+    `extra` is what that room has sent along.
+    """
 
     id: str
     type: str
@@ -40,10 +43,15 @@ class Taken(msgspec.Struct):
     request: bytes
     lock: str
     stalls: int
+    hook: str = ""
+    extra: Any = None
 
 
 class Ending(msgspec.Struct):
-    """How an attempt ended: a terminal state with its outcome line, or RETRYING with a delay and a short error."""
+    """How an attempt ended: a terminal state with its outcome line, or RETRYING with a delay and a short error.
+
+    `follow` is what the room of the hook needs to go on from here.
+    """
 
     id: str
     token: str
@@ -53,6 +61,8 @@ class Ending(msgspec.Struct):
     outcome: bytes = b"{}"
     delay_ms: int = 0
     error: str = ""
+    hook: str = ""
+    follow: Any = None
 
 
 class WorkerStore:
@@ -127,17 +137,18 @@ class WorkerStore:
         reply = (await self.plane.scripts.run_all(calls, first=first, client=client))[0]
         if reply[0] < 0:
             raise Lost(self.id)
-        return [self._taken(reply, i) for i in range(1, len(reply), _STRIDE)]
+        return [self.taken(reply, i) for i in range(1, len(reply), _STRIDE)]
 
-    def _taken(self, reply: list[Any], i: int) -> Taken:
+    def taken(self, reply: list[Any], i: int) -> Taken:
+        """The attempt that begins at that place of a flat reply (see task_take.lua)."""
         extra = reply[i + 5]
-        left_ms, stalls, lock = self._default_timeout_ms, 0, ""
+        left_ms, stalls, lock, hook = self._default_timeout_ms, 0, "", ""
         if extra:
-            left, stalled, lock = extra.decode().split(":")
+            left, stalled, lock, hook = extra.decode().split(":")
             left_ms, stalls = int(left), int(stalled)
         return Taken(
             reply[i].decode(), reply[i + 1].decode(), int(reply[i + 2]), reply[i + 3].decode(), left_ms, reply[i + 4],
-            lock, stalls,
+            lock, stalls, hook,
         )  # fmt: skip
 
     async def finish(self, endings: Sequence[Ending]) -> list[int]:

@@ -46,9 +46,9 @@ local function stall(worker, limit, max_stalls)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
     local task = P .. 'task:' .. id
-    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl')
+    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl', 'hook')
     if f[1] == 'PROCESSING' and f[2] == worker then
-      local t = { id = id, pri = f[3], c = f[4], wait = f[6], place = place_of(f[3], f[5], f[9]) }
+      local t = { id = id, pri = f[3], c = f[4], wait = f[6], hook = f[11], place = place_of(f[3], f[5], f[9]) }
       local stalls = tonumber(f[7] or '0') + 1
       redis.call('HSET', task, 'stalls', stalls, 'x', '1')
       if f[8] then unlock(f[8], worker) end

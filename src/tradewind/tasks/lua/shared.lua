@@ -2,9 +2,10 @@
 -- 4 '1' when ended tasks go to the archive, 5 ms that an ended task's record lives when they do not.
 -- Keys built here from the prefix: task:{id}, task:{id}:body, task:cache:, task:status:, task:cancel:, lock:task:,
 -- metrics:task:count:, task:outbox, task:outbox:count, task:marked, queue:dead.
--- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls, or n from an
--- earlier attempt), so that the usual task costs one short read; a running task with c, wait, lock or a cancel flag stands
--- in the set task:marked.
+-- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls, hook, or n from
+-- an earlier attempt), so that the usual task costs one short read; a running task with c, wait, lock, hook or a cancel flag
+-- stands in the set task:marked. A task with a hook belongs to another room: when it ends here, its id goes to the list
+-- task:ended:{hook} and the room is woken through the list {hook}:wake.
 local P = ARGV[1]
 local now = tonumber(ARGV[2])
 if not now then
@@ -36,9 +37,9 @@ local NOTHING = {}
 -- The rare fields of a task; x is its x field as read.
 local function rare(id, x)
   if not x then return NOTHING end
-  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n')
+  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook')
   return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8],
-    worker = f[9], n = f[10] }
+    worker = f[9], n = f[10], hook = f[11] }
 end
 
 local function uncache(id)
@@ -49,6 +50,10 @@ end
 local function unlock(name, worker)
   local key = P .. 'lock:task:' .. name
   if redis.call('GET', key) == worker then redis.call('DEL', key) end
+end
+
+local function wake_on(key)
+  if redis.call('EXISTS', key) == 0 then redis.call('LPUSH', key, '1') end
 end
 
 local counts, ended = {}, {}
@@ -79,6 +84,10 @@ local function close(id, status, kind, f, outcome, body)
       for client in string.gmatch(f.wait, '[^,]+') do redis.call('PUBLISH', P .. 'task:reply:' .. client, id) end
     end
     redis.call('SREM', P .. 'task:marked', id)
+    if f.hook then
+      redis.call('RPUSH', P .. 'task:ended:' .. f.hook, id)
+      wake_on(P .. f.hook .. ':wake')
+    end
   end
   if is_letter then redis.call('ZADD', P .. 'queue:dead', NOW, id) end
   count(status, 1)
@@ -99,7 +108,4 @@ local function push(command, key, ids)
   for from = 1, #ids, 1000 do redis.call(command, key, unpack(ids, from, math.min(from + 999, #ids))) end
 end
 
-local function wake()
-  local key = P .. 'scheduler:wake'
-  if redis.call('EXISTS', key) == 0 then redis.call('LPUSH', key, '1') end
-end
+local function wake() wake_on(P .. 'scheduler:wake') end

@@ -124,7 +124,7 @@ local function consider(ids, priority, parking)
     if f[1] ~= 'QUEUED' then
       if more.tomb then drops[#drops + 1] = id end
     elseif more.ddl and tonumber(more.ddl) <= now then
-      lates[#lates + 1] = { id, f[2], { c = more.c, wait = more.wait } } -- it holds no lock now
+      lates[#lates + 1] = { id, f[2], { c = more.c, wait = more.wait, hook = more.hook } } -- it holds no lock now
     else
       local r = route_of(f[2], more.lab or nil)
       local w = worker_for(r)

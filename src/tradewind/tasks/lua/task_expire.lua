@@ -8,7 +8,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[6] or redis.call('GET', KEYS[2]) ~= ARGV[7
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', NOW, 'LIMIT', 0, ARGV[8])
 for _, id in ipairs(ids) do
   local key = T .. id
-  local f = redis.call('HMGET', key, 'status', 'type', 'ddl', 'worker', 'c', 'wait')
+  local f = redis.call('HMGET', key, 'status', 'type', 'ddl', 'worker', 'c', 'wait', 'hook')
   local status = f[1]
   if status and f[3] and tonumber(f[3]) <= now and not TERMINAL[status] and status ~= 'PROCESSING' then
     if status == 'QUEUED' then
@@ -19,7 +19,7 @@ for _, id in ipairs(ids) do
     else
       redis.call('ZREM', KEYS[4], id)
     end
-    close(id, 'TIMEOUT', f[2], { c = f[5], wait = f[6] },
+    close(id, 'TIMEOUT', f[2], { c = f[5], wait = f[6], hook = f[7] },
       '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
   end
 end

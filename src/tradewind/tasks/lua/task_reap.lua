@@ -14,14 +14,14 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
   if f[3] and tonumber(f[3]) < last then last = tonumber(f[3]) end
   if last + grace <= now and #gone < limit then
     gone[#gone + 1] = id
-    f = redis.call('HMGET', key, 'status', 'worker', 'type', 'c', 'wait', 'n', 'stalls', 'max', 'ddl', 'lock')
+    f = redis.call('HMGET', key, 'status', 'worker', 'type', 'c', 'wait', 'n', 'stalls', 'max', 'ddl', 'lock', 'hook')
     if f[1] == 'PROCESSING' and f[2] == worker then
       local used = tonumber(f[6] or '1') - tonumber(f[7] or '0')
       redis.call('PUBLISH', P .. 'worker:' .. worker .. ':control', 'cancel:' .. id)
       redis.call('HSET', key, 'tok', '0')
       if f[10] then unlock(f[10], worker) end
       if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
-        close(id, 'CANCELLED', f[3], { c = f[4], wait = f[5] },
+        close(id, 'CANCELLED', f[3], { c = f[4], wait = f[5], hook = f[11] },
           '{"error":{"type":"Cancelled","message":"cancelled; its worker did not stop it"}}')
       elseif used < tonumber(f[8] or '1') and not (f[9] and tonumber(f[9]) <= now + 1000) then
         redis.call('HSET', key, 'status', 'RETRYING', 'due', int(now + 1000), 'x', '1', 'err',
@@ -31,7 +31,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
         count('retrying', 1)
         announce('retrying', id, f[3])
       else
-        close(id, 'TIMEOUT', f[3], { c = f[4], wait = f[5] },
+        close(id, 'TIMEOUT', f[3], { c = f[4], wait = f[5], hook = f[11] },
           '{"error":{"type":"Timeout","message":"timed out; its worker did not stop it"}}')
       end
     end

@@ -12,12 +12,12 @@ if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return 0 end
 local entries, gone = {}, {}
 for at = 9, #ARGV, 2 do
   local id, token = ARGV[at], ARGV[at + 1]
-  local f = redis.call('HMGET', T .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock', 'type', 'wait', 'lab')
+  local f = redis.call('HMGET', T .. id, 'status', 'worker', 'tok', 'pri', 'c', 'n', 'lock', 'type', 'wait', 'lab', 'hook')
   if f[1] == 'PROCESSING' and f[2] == worker and (token == '' or f[3] == token) then
     gone[#gone + 1] = id
     if f[7] then unlock(f[7], worker) end
     if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
-      close(id, 'CANCELLED', f[8], { c = f[5], wait = f[9] }, '{"error":{"type":"Cancelled","message":"cancelled while it ran"}}')
+      close(id, 'CANCELLED', f[8], { c = f[5], wait = f[9], hook = f[11] }, '{"error":{"type":"Cancelled","message":"cancelled while it ran"}}')
     else
       entries[#entries + 1] = { id = id, pri = f[4], c = f[5], place = place_of(f[4], f[8], f[10]) }
       redis.call('HSET', T .. id, 'n', math.max(0, tonumber(f[6] or '1') - 1))

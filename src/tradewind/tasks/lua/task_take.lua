@@ -3,7 +3,7 @@
 -- KEYS 1 worker:{id} 2 worker:{id}:queue 3 worker:{id}:inflight 4 task:token 5 queue:delayed
 -- ARGV 6 worker id 7 generation 8 how many at most 9 default timeout ms 10 window ('' = unchanged) 11 ms that a lock lasts
 -- Returns {-1} when the worker is not registered any more (evicted or replaced), else flat
---   {n, then per task: id, type, attempt, token, request line, '' or 'ms that it may take:stalls so far:lock name'}.
+--   {n, then per task: id, type, attempt, token, request line, '' or 'ms that it may take:stalls so far:lock name:hook'}.
 -- include: shared
 if redis.call('HGET', KEYS[1], 'gen') ~= ARGV[7] then return { -1 } end
 local worker = ARGV[6]
@@ -32,9 +32,9 @@ for i = #ids, 1, -1 do
     local lock = more.lock and P .. 'lock:task:' .. more.lock
     if cancelled and redis.call('EXISTS', flags[i]) == 1 then
       redis.call('DEL', flags[i])
-      close(id, 'CANCELLED', kind, { c = more.c, wait = more.wait }, '{"error":{"type":"Cancelled","message":"cancelled before it started"}}')
+      close(id, 'CANCELLED', kind, { c = more.c, wait = more.wait, hook = more.hook }, '{"error":{"type":"Cancelled","message":"cancelled before it started"}}')
     elseif more.ddl and tonumber(more.ddl) <= now then
-      close(id, 'TIMEOUT', kind, { c = more.c, wait = more.wait }, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
+      close(id, 'TIMEOUT', kind, { c = more.c, wait = more.wait, hook = more.hook }, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
     elseif lock and not redis.call('SET', lock, worker, 'NX', 'PX', ARGV[11]) then
       redis.call('HSET', key, 'status', 'PENDING', 'due', int(now + 500))
       redis.call('ZADD', KEYS[5], string.format('%.3f', (now + 500) / 1000), id)
@@ -45,11 +45,11 @@ for i = #ids, 1, -1 do
       if f[3] then
         local left = tonumber(more.tmo or ARGV[9])
         if more.ddl then left = math.min(left, more.ddl - now) end
-        extra = int(left) .. ':' .. (more.stalls or '0') .. ':' .. (more.lock or '')
+        extra = int(left) .. ':' .. (more.stalls or '0') .. ':' .. (more.lock or '') .. ':' .. (more.hook or '')
       end
       redis.call('HSET', key, 'status', 'PROCESSING', 'n', attempt, 'tok', tok, 'start', NOW)
       if more.c then uncache(id) end
-      if more.lock or more.wait then marked[#marked + 1] = id end
+      if more.lock or more.wait or more.hook then marked[#marked + 1] = id end
       scores[#scores + 1] = tok
       scores[#scores + 1] = id
       local at = #answer

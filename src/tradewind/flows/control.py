@@ -1,0 +1,258 @@
+"""What users may do with flows: the one service behind the API, the CLI and Python programs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tradewind import codec
+from tradewind.errors import Conflict, Invalid, NotFound, Problem, TimedOut
+from tradewind.flows.known_types import KnownTypes
+from tradewind.flows.plan import OUTSIDE, make_plan
+from tradewind.flows.spec import NodeType
+from tradewind.flows.starting import RunRequest, start_cycle
+from tradewind.flows.status import FlowStatus, cycle_view, flow_view
+from tradewind.flows.store import FlowStore, StaleVersion, unknown_cycle
+from tradewind.flows.syntax import invalid_flow
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.signals.signal import encode, new_signal
+
+if TYPE_CHECKING:
+    from tradewind.flows.record_query import FlowRecords
+
+#: How long a delete waits for running cycles to end; their nodes were asked to stop.
+DELETE_S = 30.0
+
+
+class FlowControl:
+    def __init__(self, store: FlowStore, types: KnownTypes, records: FlowRecords | None) -> None:
+        self.store = store
+        self.types = types
+        self.records = records
+        self.status = FlowStatus(store, records)
+
+    # definitions
+
+    async def validate(self, document: object, flow_id: str | None = None) -> list[Problem]:
+        return (await self.types.check(document, flow_id))[1]
+
+    async def register(
+        self, document: object, flow_id: str | None = None, *, is_new: bool = False
+    ) -> tuple[dict[str, Any], bool]:
+        """Create or replace; the flow as `get` shows it, and whether it is new. Raises Invalid, Conflict."""
+        spec, problems, types = await self.types.check(document, flow_id)
+        if spec is None:
+            raise invalid_flow(flow_id or "", problems)
+        plane = self.store.plane
+        plan = make_plan(spec, types, int(plane.tasks.settings.default_timeout_s * 1000))
+        created = await self.store.register(plan, codec.encode(spec.config), is_new=is_new)
+        return await self.get(spec.id), created
+
+    async def get(self, flow_id: str) -> dict[str, Any]:
+        return flow_view(await self.store.read(flow_id))
+
+    async def list(self, *, after: str = "", limit: int = 100, status: str = "") -> tuple[list[dict[str, Any]], str | None]:
+        """Short views in the order of their ids, and where to go on, None at the end."""
+        found: list[dict[str, Any]] = []
+        keys, client = self.store.plane.keys, self.store.plane.tasks.redis
+        while True:
+            ids = await self.store.ids(after, 500)
+            with translated():
+                pipe = client.pipeline(transaction=False)
+                for flow_id in ids:
+                    pipe.hgetall(keys.flow(flow_id))
+                    pipe.scard(keys.flow_running(flow_id))
+                rows = await pipe.execute()
+            for i, flow_id in enumerate(ids):
+                raw = {k.decode(): v.decode() for k, v in rows[2 * i].items()}
+                if not raw or (status and raw["status"] != status):
+                    continue
+                if len(found) == limit:
+                    return found, found[-1]["id"]
+                found.append(_short_view(raw, rows[2 * i + 1]))
+            if len(ids) < 500:
+                return found, None
+            after = ids[-1]
+
+    async def node_types(self) -> list[NodeType]:
+        return [kind for _, kind in sorted((await self.types.all()).items())]
+
+    # states
+
+    async def start(self, flow_id: str) -> dict[str, Any]:
+        return await self._begin(flow_id, "start")
+
+    async def resume(self, flow_id: str) -> dict[str, Any]:
+        return await self._begin(flow_id, "resume")
+
+    async def _begin(self, flow_id: str, verb: str) -> dict[str, Any]:
+        for _ in range(5):
+            plan = await self.store.plan(flow_id)
+            try:
+                status, _ = await self.store.move(flow_id, verb, plan.spec, plan.version)
+                return {"flow_id": flow_id, "status": status}
+            except StaleVersion:
+                continue
+        raise StaleVersion(f"the flow {flow_id!r} keeps changing", code="flow_changed", hint="try again")
+
+    async def pause(self, flow_id: str) -> dict[str, Any]:
+        """No new cycles; running ones go on."""
+        status, _ = await self.store.move(flow_id, "pause")
+        return {"flow_id": flow_id, "status": status}
+
+    async def drain(self, flow_id: str) -> dict[str, Any]:
+        """No new cycles; when the running ones have ended, it is stopped."""
+        status, _ = await self.store.move(flow_id, "drain")
+        return {"flow_id": flow_id, "status": status}
+
+    async def stop(self, flow_id: str, reason: str = "the flow was stopped") -> dict[str, Any]:
+        """No new cycles, and the running ones are stopped: waiting nodes end now, running ones are asked to."""
+        status, running = await self.store.move(flow_id, "stop")
+        for cycle in running:
+            await self.store.stop(flow_id, cycle, "stopped", "", reason)
+        return {"flow_id": flow_id, "status": status}
+
+    async def delete(self, flow_id: str, wait_s: float = DELETE_S) -> None:
+        """Stop it, wait for its running nodes to end, remove everything of it. Raises NotFound, TimedOut.
+
+        If the wait is too short the flow stays `deleting` and the call can be repeated.
+        """
+        _, running = await self.store.move(flow_id, "delete")
+        for cycle in running:
+            await self.store.stop(flow_id, cycle, "stopped", "", "the flow is being deleted")
+        deadline = asyncio.get_running_loop().time() + wait_s
+        while True:
+            is_gone, left = await self.store.delete_some(flow_id)
+            if is_gone:
+                return
+            if left:
+                if asyncio.get_running_loop().time() > deadline:
+                    message = f"{left} cycles of {flow_id!r} have nodes that do not stop"
+                    raise TimedOut(message, code="flow_deleting", hint="delete it again when they have ended")
+                await asyncio.sleep(0.05)
+
+    # cycles
+
+    async def run(self, flow_id: str, request: RunRequest | None = None, *, trigger: str = "manual", run_id: str = "") -> int:
+        """Start a cycle now; its number. Raises NotFound, Conflict, Invalid."""
+        return await start_cycle(self.store, flow_id, request or RunRequest(), trigger=trigger, run_id=run_id)
+
+    async def run_again(self, flow_id: str, cycle: int) -> int:
+        """A new cycle with what the earlier one was given."""
+        keys = self.store.plane.keys
+        with translated():
+            found = await self.store.plane.tasks.redis.hmget(keys.cycle(flow_id, cycle), "status", "request")
+        if found[0] is None:
+            raise unknown_cycle(flow_id, cycle)
+        request = msgspec.json.decode(found[1], type=RunRequest) if found[1] else RunRequest()
+        return await self.run(flow_id, request, trigger="again")
+
+    async def webhook(self, flow_id: str, payload: Any) -> int:
+        """An event from outside starts a cycle: `payload` is given to every handle named in the flow's webhook trigger."""
+        plan = await self.store.plan(flow_id)
+        triggers = [t for t in plan.spec.triggers if t.get("type") == "webhook"]
+        if not plan.spec.webhook and not triggers:
+            raise Conflict(
+                f"the flow {flow_id!r} takes no webhook", code="no_webhook", hint='register it with "webhook": true'
+            )
+        return await self.fire(flow_id, "webhook", payload)
+
+    async def fire(self, flow_id: str, trigger: str, payload: Any) -> int:
+        """An event (webhook, point, alarm) starts a cycle. The seam for the rooms that watch the world."""
+        plan = await self.store.plan(flow_id)
+        signals = {}
+        for spec in plan.spec.triggers:
+            if spec.get("type") == trigger and spec.get("to"):
+                signals[str(spec["to"])] = payload
+        if not signals and payload is not None:
+            for name, node in plan.nodes.items():
+                signals |= {f"{name}.{handle}": payload for handle in node.external}
+        return await self.run(flow_id, RunRequest(signals), trigger=trigger)
+
+    async def cycles(self, flow_id: str, *, status: str = "", before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+        """Newest first: what Redis keeps, then what only the record has."""
+        await self.store.read(flow_id)
+        keys, client = self.store.plane.keys, self.store.plane.tasks.redis
+        high = f"({before}" if before is not None else "+inf"
+        with translated():
+            numbers = await client.zrange(keys.flow_cycles(flow_id), high, "-inf", byscore=True, desc=True, offset=0, num=limit)
+            pipe = client.pipeline(transaction=False)
+            for n in numbers:
+                pipe.hgetall(keys.cycle(flow_id, int(n)))
+            rows = await pipe.execute() if numbers else []
+        kept = [cycle_view({k.decode(): v.decode() for k, v in row.items()}) for row in rows if row]
+        found = [view for view in kept if not status or view["status"] == status]
+        if self.records is not None and len(found) < limit:
+            oldest = min((view["cycle"] for view in kept), default=before)
+            page = await self.records.cycles(flow_id, status=status or None, before=oldest, limit=limit - len(found))
+            found += [_entry_view(entry) for entry in page.items]
+        return found
+
+    async def stop_cycle(self, flow_id: str, cycle: int, reason: str = "stopped by an operator") -> bool:
+        return await self.store.stop(flow_id, cycle, "stopped", "", reason)
+
+    async def stop_component(self, flow_id: str, cycle: int, component: int, reason: str = "stopped by an operator") -> bool:
+        return await self.store.stop(flow_id, cycle, "component", str(component), reason)
+
+    async def terminate(self, flow_id: str, cycle: int, node_id: str, reason: str = "terminated by an operator") -> bool:
+        return await self.store.stop(flow_id, cycle, "node", node_id, reason)
+
+    async def give_input(self, flow_id: str, cycle: int, node_id: str, handle: str, value: Any, *, by: str = "operator") -> bool:
+        """A signal from outside for a handle that waits for one (an approval, say). False: it had one already.
+
+        Raises NotFound, Conflict when the cycle has ended, Invalid when the node has no such handle.
+        """
+        keys = self.store.plane.keys
+        with translated():
+            version = await self.store.plane.tasks.redis.hget(keys.cycle(flow_id, cycle), "version")
+        if version is None:
+            raise unknown_cycle(flow_id, cycle)
+        plan = await self.store.plan(flow_id, version.decode())
+        node = plan.nodes.get(node_id)
+        if node is None:
+            raise NotFound(f"flow {flow_id!r} has no node {node_id!r}", code="node_not_found")
+        handle = handle or (node.external[0] if len(node.external) == 1 else "")
+        edges = node.edges_of(handle)
+        if not edges:
+            known = ", ".join([*node.external, *node.sources]) or "none"
+            hint = f"its handles that wait for a signal: {known}"
+            problem = Problem("unknown_handle", "handle", hint)
+            raise Invalid(f"node {node_id!r} waits for nothing on {handle!r}", hint=hint, problems=[problem])
+        source = ("*", "*") if edges[0].startswith(OUTSIDE) else (by, "input")
+        body = encode(new_signal(value, source_node=source[0], source_handle=source[1], flow_id=flow_id, cycle=cycle))
+        plane = self.store.plane
+        args: list[Arg] = [
+            *plane.head(), "", "", 0, plane.outbox_max, flow_id, cycle, node_id, body, 1, len(edges), *edges,
+        ]  # fmt: skip
+        verdicts, _ = await plane.scripts.run("signal_arrive", [keys.cycle(flow_id, cycle)] * 3, args)
+        if verdicts[0] == 0:
+            raise Conflict(f"cycle {cycle} of {flow_id!r} has ended", code="cycle_ended")
+        return bool(verdicts[0] == 1)
+
+
+def _short_view(raw: dict[str, str], running: int) -> dict[str, Any]:
+    config = codec.decode(raw["config"])
+    return {
+        "id": raw["id"],
+        "status": raw["status"],
+        "interval": config.get("interval"),
+        "schedule": config.get("schedule"),
+        "description": config.get("description", ""),
+        "node_count": len(config["nodes"]),
+        "last_cycle": int(raw["last_cycle"]),
+        "running_cycles": running,
+        "next_execution": float(raw.get("next_execution") or 0),
+        "created_at": raw["created_at"],
+        "missed_slots": int(raw.get("missed", 0)),
+    }
+
+
+def _entry_view(entry: Any) -> dict[str, Any]:
+    from tradewind.flows.status import _recorded
+
+    view = _recorded(entry, entry.flow_id, entry.cycle)
+    del view["nodes"], view["node_count"]
+    return view

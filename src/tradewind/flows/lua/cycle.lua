@@ -1,0 +1,360 @@
+-- Shared by all scripts that move a cycle; goes after tasks/shared and tasks/cancel.
+-- Keys built from the prefix: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
+-- :in:{node}, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
+-- flows:deadlines, flows:wake, flows:ended, flow:outbox, task:{id} and what tasks/shared names.
+-- A node's plan (msgpack): t type, k component, i inputs that are counted, r trigger rule, o out edges {handle, target, target
+-- handle, 1 if optional there}, p priority, m attempts, u timeout ms, l labels, c config as JSON, q request line's middle.
+local DAY, WEEK = '86400', '604800'
+local F = P .. 'flow:'
+local iso_of = {}
+local function iso(ms)
+  if iso_of[ms] then return iso_of[ms] end
+  local days = math.floor(ms / 86400000)
+  local rest, z = ms - days * 86400000, days + 719468
+  local era = math.floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+  local mp = math.floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  local text = string.format('%04d-%02d-%02dT%02d:%02d:%02d.%03dZ', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+    doy - math.floor((153 * mp + 2) / 5) + 1, math.floor(rest / 3600000), math.floor(rest / 60000) % 60,
+    math.floor(rest / 1000) % 60, rest % 1000)
+  iso_of[ms] = text
+  return text
+end
+local AT, SECONDS = iso(now), string.format('%.3f', now / 1000)
+local quote = cjson.encode
+
+-- Records for SQL and the live feed: one stream entry for a script, more when it grows large.
+local records, record_bytes, OUTBOX_MAX = {}, 0, '100000'
+local function flush_records()
+  if #records == 0 then return end
+  redis.call('XADD', P .. 'flow:outbox', 'MAXLEN', '~', OUTBOX_MAX, '*', 'd', '[' .. table.concat(records, ',') .. ']')
+  records, record_bytes = {}, 0
+end
+local function record(text)
+  records[#records + 1] = text
+  record_bytes = record_bytes + #text
+  if record_bytes > 200000 then flush_records() end
+end
+local function log_line(c, level, message)
+  record('{"k":"log","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"node":null,"level":"' .. level
+    .. '","source":"scheduler","message":' .. quote(message) .. ',"meta":null,"at":' .. NOW .. '}')
+end
+
+local EVENTS, watched = ARGV[3]:gsub('task:events$', 'flow:events'), nil
+local function tell(event, c, node, status)
+  if watched == nil then
+    watched = string.find(P, '{', 1, true) ~= nil or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
+      or redis.call('PUBSUB', 'NUMPAT') > 0
+  end
+  if watched then
+    redis.call('PUBLISH', EVENTS, '{"event":"' .. event .. '","flow_id":"' .. c.flow .. '","cycle":' .. c.n .. ',"node_id":'
+      .. (node and '"' .. node .. '"' or 'null') .. ',"status":"' .. status .. '","timestamp":' .. SEC .. '}')
+  end
+end
+
+-- Cycles and plans as read, once a script.
+local cycles = {}
+local COUNTED = { completed = 1, failed = 2, skipped = 3, terminated = 4 }
+local function cycle_of(flow, n)
+  local name = flow .. ':' .. n
+  local c = cycles[name]
+  if c == nil then
+    local key = F .. flow .. ':cycle:' .. n
+    local f = redis.call('HMGET', key, 'status', 'version', 'start_time', 'open', 'completed', 'failed', 'skipped',
+      'terminated', 'stop', 'parent', 'amqp', 'start_ms', 'trigger', 'slot_ms', 'total', 'cause', 'on_failure')
+    c = false
+    if f[1] then
+      c = { flow = flow, n = n, name = name, key = key, status = f[1], version = f[2], began = f[3], open = tonumber(f[4]),
+        counts = { tonumber(f[5]), tonumber(f[6]), tonumber(f[7]), tonumber(f[8]) }, stop = f[9], parent = f[10],
+        amqp = f[11] == '1', start = f[12], trigger = f[13], slot = f[14], total = f[15], cause = f[16],
+        on_failure = f[17], plan = {}, plan_key = F .. flow .. ':plan:' .. f[2], todo = {}, dirty = false }
+    end
+    cycles[name] = c
+  end
+  return c
+end
+local function node_of(c, id)
+  local node = c.plan[id]
+  if node == nil then
+    local packed = redis.call('HGET', c.plan_key, id)
+    node = packed and cmsgpack.unpack(packed) or false
+    c.plan[id] = node
+  end
+  return node
+end
+local function task_of(c, id) return c.flow .. '_' .. c.n .. '_' .. id end
+
+-- Both of the seed's records of a node, one writer.
+local function show(c, id, node, status, worker, message, progress)
+  local tid = task_of(c, id)
+  local key = P .. 'trading_flow:node:' .. tid
+  redis.call('HSET', key, 'status', status, 'updated_at', SECONDS, 'error_message',
+    (status == 'failed' or status == 'terminated' or status == 'skipped') and message or '')
+  redis.call('EXPIRE', key, DAY)
+  redis.call('SET', P .. 'node_tasks:' .. tid, '{"node_task_id":"' .. tid .. '","flow_id":"' .. c.flow .. '","cycle":' .. c.n
+    .. ',"node_id":"' .. id .. '","node_type":"' .. node.t .. '","worker_id":"' .. worker .. '","status":"' .. status
+    .. '","registered_at":"' .. c.began .. '","updated_at":"' .. AT .. '","message":' .. quote(message) .. ',"progress":'
+    .. progress .. ',"config":' .. node.c .. '}', 'EX', DAY)
+end
+
+-- A signal or a tombstone comes over an edge; the same edge counts once. False when it had come before.
+local function arrive(c, target, edge, value, optional)
+  local key = c.key .. ':in:' .. target
+  if redis.call('HSETNX', key, edge, value) == 0 then return false end
+  local n = redis.call('HINCRBY', key, 'n', 1)
+  if n == 1 then redis.call('EXPIRE', key, WEEK) end
+  if string.byte(value) == 33 then -- '!'
+    redis.call('HINCRBY', key, optional == 1 and 'absent' or (value == '!skipped' and 'skipped' or 'failed'), 1)
+  end
+  local node = node_of(c, target)
+  if n == node.i then c.todo[#c.todo + 1] = target end
+  return true
+end
+
+-- Signals that left a node, for the record: each output with its targets.
+local function record_signals(c, node, outputs)
+  for handle, body in pairs(outputs) do
+    local to = {}
+    for _, e in ipairs(node.o) do
+      if e[1] == handle then to[#to + 1] = '["' .. e[2] .. '","' .. e[3] .. '"]' end
+    end
+    record('{"k":"signal","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"sig":' .. body .. ',"to":[' .. table.concat(to, ',') .. ']}')
+  end
+end
+
+-- A node ends for good: its records, its counters, and what it sends. kind: '!failed' or '!skipped', what goes over edges
+-- without a value. outputs: handle → signal as JSON. is_silent: nothing is sent, the caller ends the others itself.
+local function end_node(c, id, status, worker, start, message, outputs, kind, is_silent)
+  local line = status .. ' ' .. start .. ' ' .. NOW .. ' ' .. worker .. ' ' .. message
+  if redis.call('HSETNX', c.key .. ':done', id, line) == 0 then return false end
+  local node = node_of(c, id)
+  show(c, id, node, status, worker, message, status == 'completed' and '100' or '0')
+  c.open, c.dirty = c.open - 1, true
+  c.counts[COUNTED[status]] = c.counts[COUNTED[status]] + 1
+  tell('node_' .. status, c, id, status)
+  if status == 'failed' then
+    if not c.cause then c.cause = id .. ': ' .. message end
+    record('{"k":"log","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"node":"' .. id
+      .. '","level":"ERROR","source":"node","message":' .. quote('Node ' .. id .. ' failed: ' .. message) .. ',"meta":null,"at":' .. NOW .. '}')
+  end
+  if outputs then record_signals(c, node, outputs) end
+  if not is_silent then
+    for _, e in ipairs(node.o) do
+      local body = outputs and outputs[e[1]]
+      if body and c.amqp then -- it travels over the broker; whoever takes over sends it again until it is confirmed
+        redis.call('HSET', c.key .. ':unsent', 'flow.' .. c.flow .. '.component.' .. node.k .. '.cycle.' .. c.n .. '.from.' .. id
+          .. '.handle.' .. e[1] .. '.to.' .. e[2] .. '.handle.' .. e[3], body)
+        redis.call('ZADD', P .. 'flows:unsent', 'NX', NOW, c.name)
+      else
+        arrive(c, e[2], id .. ':' .. e[1] .. '->' .. e[3], body or kind, e[4])
+      end
+    end
+  end
+  return true
+end
+
+-- Where a ready node's task goes: to the worker that runs this script while it has room (`me`: id, room), to an idle one,
+-- or to the queue. Taken tasks are collected in `given` as task_take answers them.
+local me, given, room, queued, later = nil, { 0 }, 0, { high = {}, normal = {} }, false
+local serves, gated = {}, nil
+local function is_gated()
+  if gated == nil then gated = redis.call('EXISTS', P .. 'queue:paused', P .. 'ratelimit:config') > 0 end
+  return gated
+end
+local function serve(kind)
+  if serves[kind] == nil then serves[kind] = redis.call('SISMEMBER', P .. 'worker:type:' .. kind, me) == 1 end
+  return serves[kind]
+end
+local has_backlog
+local function idle(kind)
+  if has_backlog == nil then
+    has_backlog = redis.call('LLEN', P .. 'queue:high') + redis.call('LLEN', P .. 'queue:normal') > 0
+      or redis.call('EXISTS', P .. 'queue:parked') == 1
+  end
+  if has_backlog then return nil end
+  local best, least
+  for _, w in ipairs(redis.call('SRANDMEMBER', P .. 'worker:type:' .. kind, 5)) do
+    local lease = redis.call('ZSCORE', P .. 'workers', w)
+    if lease and tonumber(lease) > now then
+      local f = redis.call('HMGET', P .. 'worker:' .. w, 'capacity', 'status')
+      local load = redis.call('LLEN', P .. 'worker:' .. w .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. w .. ':inflight')
+      if f[1] and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
+    end
+  end
+  return best
+end
+local function start_task(c, id, node)
+  local tid = task_of(c, id)
+  local key, body = T .. tid, '{"kwargs":{"flow_id":"' .. c.flow .. '","cycle":' .. c.n .. ',"node_id":"' .. id
+    .. '","component_id":' .. node.k .. '}' .. node.q .. '}'
+  redis.call('UNLINK', key, P .. 'task:cancel:' .. tid) -- of an earlier flow of that name
+  redis.call('SET', key .. ':body', body)
+  count('submitted', 1)
+  announce('created', tid, node.t)
+  local is_free = not node.l and not is_gated()
+  if me and room > 0 and is_free and serve(node.t) then
+    local tok = int(redis.call('INCR', P .. 'task:token'))
+    redis.call('HSET', key, 'type', node.t, 'status', 'PROCESSING', 'pri', node.p, 'at', NOW, 'max', node.m, 'tmo', node.u,
+      'hook', 'flows', 'x', '1', 'n', '1', 'tok', tok, 'start', NOW, 'worker', me)
+    redis.call('ZADD', P .. 'worker:' .. me .. ':inflight', tok, tid)
+    redis.call('SADD', P .. 'task:marked', tid)
+    redis.call('SADD', P .. 'worker_tasks:' .. me, tid)
+    show(c, id, node, 'running', me, 'Executing node', '0')
+    announce('started', tid, node.t)
+    tell('node_running', c, id, 'running')
+    room = room - 1
+    local at = #given
+    given[at + 1], given[at + 2], given[at + 3] = tid, node.t, '1'
+    given[at + 4], given[at + 5], given[at + 6] = tok, body, int(node.u) .. ':0::flows'
+    given[at + 7], given[at + 8] = c.version, redis.call('HGETALL', c.key .. ':in:' .. id)
+    return
+  end
+  local worker = not me and is_free and idle(node.t)
+  redis.call('HSET', key, 'type', node.t, 'status', worker and 'ASSIGNED' or 'QUEUED', 'pri', node.p, 'at', NOW, 'max', node.m,
+    'tmo', node.u, 'hook', 'flows', 'x', '1')
+  if node.l then redis.call('HSET', key, 'lab', node.l) end
+  if worker then
+    redis.call('HSET', key, 'worker', worker)
+    redis.call('LPUSH', P .. 'worker:' .. worker .. ':queue', tid)
+    announce('assigned', tid, node.t)
+  else
+    table.insert(queued[node.p], tid)
+  end
+end
+
+-- All inputs of a node have come: it runs, or it is skipped, by its trigger rule.
+local function decide(c, id)
+  local node, f = node_of(c, id), redis.call('HMGET', c.key .. ':in:' .. id, 'n', 'failed', 'skipped', 'absent')
+  local failed, skipped = tonumber(f[2] or '0'), tonumber(f[3] or '0')
+  local values = tonumber(f[1] or '0') - failed - skipped - tonumber(f[4] or '0')
+  if redis.call('HEXISTS', c.key .. ':done', id) == 1 then return end
+  if redis.call('EXISTS', c.key .. ':component:' .. node.k .. ':stop') == 1 then
+    end_node(c, id, 'skipped', '', '0', 'component_stopped', nil, '!failed')
+    return
+  end
+  local runs = node.r == 'all_done' or (node.r == 'any_success' and (values > 0 or node.i == 0))
+    or (node.r == 'none_failed' and failed == 0 and (values > 0 or skipped == 0))
+    or (node.r == 'all_success' and failed == 0 and skipped == 0)
+  if runs then
+    start_task(c, id, node)
+  elseif failed > 0 then
+    end_node(c, id, 'skipped', '', '0', 'upstream_failed: ' .. (c.cause or 'an input failed'), nil, '!failed')
+  else
+    end_node(c, id, 'skipped', '', '0', 'upstream_skipped: no value came over an input', nil, '!skipped')
+  end
+end
+
+-- A child cycle has ended: its parent node is run again once all of its children have.
+local function tell_parent(c, status)
+  local flow, n, node = string.match(c.parent, '^([^:]+):(%d+):(.+)$')
+  local key = F .. flow .. ':cycle:' .. n .. ':in:' .. node
+  if redis.call('HSETNX', key, 'kid ' .. c.flow .. ' ' .. c.n, status) == 0 then return end
+  if redis.call('HINCRBY', key, 'kids', -1) > 0 then return end
+  local tid = flow .. '_' .. n .. '_' .. node
+  if redis.call('ZSCORE', P .. 'queue:delayed', tid) then
+    redis.call('ZADD', P .. 'queue:delayed', SECONDS, tid)
+    later = true
+  end
+end
+
+local function end_cycle(c)
+  local failed = c.counts[2] > 0
+  local status = c.stop or (failed and 'failed' or 'completed')
+  local flow = F .. c.flow
+  redis.call('HSET', c.key, 'status', status, 'end_time', AT)
+  redis.call('EXPIRE', c.key, WEEK)
+  redis.call('EXPIRE', c.key .. ':done', WEEK)
+  redis.call('SREM', flow .. ':running', c.n)
+  redis.call('ZREM', P .. 'flows:deadlines', c.name)
+  log_line(c, failed and 'ERROR' or 'INFO', 'Cycle ' .. c.n .. ' ' .. status)
+  local nodes, lines = {}, redis.call('HGETALL', c.key .. ':done')
+  for i = 1, #lines, 2 do
+    local state, start, finish, _, message = string.match(lines[i + 1], '^(%S+) (%S+) (%S+) (%S*) (.*)$')
+    nodes[#nodes + 1] = '"' .. lines[i] .. '":["' .. state .. '",' .. start .. ',' .. finish .. ','
+      .. (message == '' and '""' or quote(message)) .. ']'
+  end
+  local stopped_by = redis.call('HGET', c.key, 'stopped_by') or ''
+  record('{"k":"cycle","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"status":"' .. status .. '","trigger":"' .. c.trigger
+    .. '","slot":' .. c.slot .. ',"start":' .. c.start .. ',"end":' .. NOW .. ',"counts":{"total":' .. c.total .. ',"completed":'
+    .. c.counts[1] .. ',"failed":' .. c.counts[2] .. ',"skipped":' .. c.counts[3] .. ',"terminated":' .. c.counts[4]
+    .. '},"stopped_by":"' .. stopped_by .. '","error":' .. quote(c.cause or '') .. ',"nodes":{' .. table.concat(nodes, ',') .. '}}')
+  local f = redis.call('HMGET', flow, 'status', 'once', 'failures', 'max_failures', 'buffered_ms')
+  local next_status
+  if f[1] == 'draining' or f[1] == 'stopping' then
+    if redis.call('SCARD', flow .. ':running') == 0 then next_status = 'stopped' end
+  elseif f[2] == '1' and f[1] ~= 'paused' and f[1] ~= 'deleting' and c.trigger ~= 'partial' then
+    next_status = c.stop and (c.stop == 'timeout' and 'failed' or 'stopped') or status
+  elseif failed or c.stop == 'timeout' then
+    local failures = redis.call('HINCRBY', flow, 'failures', 1)
+    local most = tonumber(f[4] or '0')
+    if f[1] == 'running' and most > 0 and failures >= most then next_status = 'failed' end
+  elseif f[3] and f[3] ~= '0' then
+    redis.call('HSET', flow, 'failures', '0')
+  end
+  if next_status then
+    redis.call('HSET', flow, 'status', next_status, 'next_execution', '0')
+    redis.call('HDEL', flow, 'buffered_ms')
+    redis.call('ZREM', P .. 'flows:due', c.flow)
+  end
+  if c.parent then tell_parent(c, status) end
+  tell('cycle_' .. status, c, nil, status)
+  if f[5] then redis.call('RPUSH', P .. 'flows:ended', c.flow) end -- a slot waits for this end
+  wake_on(P .. 'flows:wake')
+  c.status = status
+end
+
+-- Stop what is left of some nodes (ids): waiting and queued ones end with that status now, running ones are asked to.
+local function halt(c, ids, status, message)
+  for _, id in ipairs(ids) do
+    if redis.call('HEXISTS', c.key .. ':done', id) == 0 then
+      local verdict = cancel(task_of(c, id), 3600000, '300000', true)
+      if verdict ~= 2 then end_node(c, id, status, '', '0', message, nil, '!failed', true) end
+    end
+  end
+end
+local function nodes_of(c, component) return cmsgpack.unpack(redis.call('HGET', c.plan_key, ':' .. component)) end
+
+-- Once, at the end of a script: decide what became ready, end what is done, write the counters, place the tasks.
+local function settle_cycles()
+  local again = true
+  while again do
+    again = false
+    for _, c in pairs(cycles) do
+      if c then
+        local at = 1
+        while at <= #c.todo do
+          decide(c, c.todo[at])
+          at = at + 1
+        end
+        c.todo = {}
+        if c.on_failure and c.counts[2] > 0 and not c.halted then
+          c.halted, again = true, true
+          local failed = redis.call('HGETALL', c.key .. ':done')
+          for i = 1, #failed, 2 do
+            if string.sub(failed[i + 1], 1, 7) == 'failed ' then
+              local k = c.on_failure == 'stop_component' and node_of(c, failed[i]).k or 'all'
+              halt(c, nodes_of(c, k), 'skipped', 'stopped: ' .. (c.cause or 'a node failed'))
+            end
+          end
+        end
+      end
+    end
+  end
+  for _, c in pairs(cycles) do
+    if c and c.dirty then
+      redis.call('HSET', c.key, 'open', c.open, 'completed', c.counts[1], 'failed', c.counts[2], 'skipped', c.counts[3],
+        'terminated', c.counts[4])
+      if c.cause then redis.call('HSET', c.key, 'cause', c.cause) end
+      if c.open == 0 and c.status == 'running' then end_cycle(c) end
+    end
+  end
+  push('LPUSH', P .. 'queue:high', queued.high)
+  push('LPUSH', P .. 'queue:normal', queued.normal)
+  given[1] = (#given - 1) / 8
+  flush_records()
+  settle()
+  if later or #queued.high + #queued.normal > 0 then wake() end
+end

@@ -1,0 +1,246 @@
+"""The leader's part in flows: opens the cycles that are due, ends those past their deadline, settles what ended elsewhere.
+
+Nothing is polled: it sleeps until the next slot or deadline, and a list in Redis wakes it. A slot is claimed by the
+script that opens its cycle, which also checks the term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from tradewind import codec
+from tradewind.errors import NotFound, TradewindError
+from tradewind.flows.plan import Plan
+from tradewind.flows.plane import HOOK, FlowPlane
+from tradewind.flows.slots import grace_ms, next_slot, take_due
+from tradewind.flows.store import FlowStore, Opened, Opening
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.signals.signal import encode, new_signal
+from tradewind.tasks.leader_store import Deposed
+from tradewind.tasks.record import TERMINAL, Status, split_body
+
+log = structlog.get_logger(__name__)
+#: Longest sleep without a look.
+LOOK_S = 5.0
+BATCH = 200
+
+
+class FlowScheduler:
+    """Runs for one term of the leader."""
+
+    def __init__(self, store: FlowStore, scheduler_id: str, epoch: int) -> None:
+        self.store = store
+        self.plane: FlowPlane = store.plane
+        self._leader = (scheduler_id, epoch)
+
+    async def run(self) -> None:
+        client: Any = self.plane.link.new_client(LOOK_S)
+        news: asyncio.Task[Any] | None = None
+        try:
+            while True:
+                await self.settle()
+                await self.expire()
+                next_ms = await self.fire_due()
+                if news is None or news.done():
+                    if news is not None and news.exception() is not None:
+                        await asyncio.sleep(0.2)  # Redis is away; the reads above say so
+                    wait = client.blpop([self.plane.keys.flows_wake()], timeout=LOOK_S)
+                    news = asyncio.create_task(wait, name="flow news")
+                now = self.plane.clock.now_ms()
+                wait_s = LOOK_S if next_ms is None else min(LOOK_S, max(0.0, (next_ms - now) / 1000))
+                if wait_s > 0:
+                    await asyncio.wait([news], timeout=wait_s)
+        finally:
+            if news is not None:
+                news.cancel()
+            await client.aclose()
+
+    # slots
+
+    async def fire_due(self) -> int | None:
+        """Open every cycle that is due; when the next slot or deadline is, None: none is known."""
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        now = self.plane.clock.now_ms()
+        with translated():
+            pipe = client.pipeline(transaction=False)
+            pipe.zrange(keys.flows_due(), "-inf", now, byscore=True, withscores=True, offset=0, num=BATCH)
+            pipe.zrange(keys.flows_due(), f"({now}", "+inf", byscore=True, withscores=True, offset=0, num=1)
+            pipe.zrange(keys.flows_deadlines(), 0, 0, withscores=True)
+            due, later, deadlines = await pipe.execute()
+        stuck = 0
+        for flow_id, score in due:
+            stuck += not await self._fire_one(flow_id.decode(), int(score))
+        moments = [int(score) for _, score in (*later, *deadlines)]
+        if len(due) > stuck:
+            moments.append(now)  # there may be more, or a new slot that is due already
+        elif stuck:
+            moments.append(now + 1000)
+        return min(moments, default=None)
+
+    async def _fire_one(self, flow_id: str, due_ms: int) -> bool:
+        """False when it must wait: for the running cycle, or for a server."""
+        try:
+            return await self._fire(flow_id, due_ms)
+        except Deposed:
+            raise
+        except NotFound:  # a slot of a flow that has gone
+            with translated():
+                await self.plane.tasks.redis.zrem(self.plane.keys.flows_due(), flow_id)
+            return True
+        except TradewindError as error:
+            log.warning("a cycle could not be started; it is tried again", flow=flow_id, error=error.message)
+            return False
+
+    async def _fire(self, flow_id: str, due_ms: int) -> bool:
+        raw = await self.store.read(flow_id)
+        plan = await self.store.plan(flow_id, raw["version"])
+        schedule = plan.spec.schedule
+        anchor, now = int(raw.get("anchor_ms", 0)) or due_ms, self.plane.clock.now_ms()
+        taken = take_due(schedule, due_ms, now, anchor, limit=1)
+        if not taken.run:
+            await self._pass(flow_id, plan, due_ms, taken.next_ms, taken.skipped)
+            return True
+        overlap = "wait" if schedule.misfire == "all" and schedule.overlap == "buffer_latest" else schedule.overlap
+        opening = self._opening(plan, taken.run[0])
+        opening.due_ms, opening.next_ms, opening.overlap, opening.missed = due_ms, taken.next_ms, overlap, taken.skipped
+        if now - taken.run[0] > grace_ms(schedule) or taken.skipped:
+            log.warning("a slot starts late", flow=flow_id, late_ms=now - taken.run[0], missed=taken.skipped)
+        opened = await self._open(opening)
+        if opened.why in ("buffered", "skipped"):
+            log.info("a slot met a running cycle", flow=flow_id, slot=taken.run[0], policy=opened.why)
+        return opened.why != "waits"
+
+    def _opening(self, plan: Plan, slot_ms: int) -> Opening:
+        spec = plan.spec
+        return Opening(
+            flow_id=spec.id,
+            version=plan.version,
+            trigger="schedule",
+            slot_ms=slot_ms,
+            timeout_s=spec.cycle_timeout_s,
+            on_failure="" if spec.on_failure == "isolate" else spec.on_failure,
+        )
+
+    async def _open(self, opening: Opening) -> Opened:
+        opened = await self.store.open(opening, self._leader)
+        if opened.why == "previous":
+            for cycle in opened.running:
+                await self.store.stop(opening.flow_id, cycle, "stopped", "", "a newer slot takes over")
+            opening.overlap = "allow"
+            opened = await self.store.open(opening, self._leader)
+        return opened
+
+    async def _pass(self, flow_id: str, plan: Plan, due_ms: int, next_ms: int | None, missed: int) -> None:
+        """Slots that nobody could start in time and that the policy gives up."""
+        log.warning("slots were missed", flow=flow_id, missed=missed)
+        keys = self.plane.keys
+        args: list[Arg] = [flow_id, due_ms, "" if next_ms is None else next_ms, missed]
+        await self.plane.scripts.run("flow_pass", [keys.flow(flow_id), keys.flows_due()], args)
+
+    async def open_buffered(self, flow_id: str) -> None:
+        """The slot that waited for the cycle that has just ended."""
+        try:
+            raw = await self.store.read(flow_id)
+        except NotFound:
+            return
+        slot = raw.get("buffered_ms")
+        if slot is None or raw["status"] != "running":
+            return
+        plan = await self.store.plan(flow_id, raw["version"])
+        opening = self._opening(plan, int(slot))
+        opening.overlap = "wait"
+        opening.run_id = f"slot-{slot}"
+        await self._open(opening)
+
+    # deadlines
+
+    async def expire(self) -> None:
+        """Stop the cycles whose deadline has passed; open what was buffered behind ended ones."""
+        keys, client, now = self.plane.keys, self.plane.tasks.redis, self.plane.clock.now_ms()
+        with translated():
+            late = await client.zrange(keys.flows_deadlines(), "-inf", now, byscore=True, offset=0, num=BATCH)
+            ended = await client.lrange(keys.flows_ended(), 0, BATCH - 1)
+        for name in late:
+            flow_id, _, cycle = name.decode().rpartition(":")
+            try:
+                is_stopped = await self.store.stop(flow_id, int(cycle), "timeout", "", "the cycle's deadline has passed")
+            except NotFound:
+                is_stopped = False
+            if not is_stopped:
+                with translated():
+                    await client.zrem(keys.flows_deadlines(), name)
+            else:
+                log.warning("a cycle ran past its deadline", flow=flow_id, cycle=int(cycle))
+        for flow_id in dict.fromkeys(ended):
+            await self.open_buffered(flow_id.decode())
+        if ended:
+            with translated():
+                await client.ltrim(keys.flows_ended(), len(ended), -1)
+
+    # endings that came without the room's own commit
+
+    async def settle(self) -> int:
+        """Bring the ends of node tasks that their worker did not commit itself into their cycles."""
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        done = 0
+        while True:
+            with translated():
+                ids = await client.lrange(keys.task_ended(HOOK), 0, BATCH - 1)
+                if not ids:
+                    return done
+                pipe = client.pipeline(transaction=False)
+                for task_id in ids:
+                    pipe.hmget(keys.task(task_id.decode()), "status", "worker")
+                    pipe.get(keys.body(task_id.decode()))
+                rows = await pipe.execute()
+            args: list[Arg] = [*self.plane.head(), self.plane.outbox_max]
+            for i, task_id in enumerate(ids):
+                args += _settle_args(task_id.decode(), rows[2 * i], rows[2 * i + 1])
+            await self.plane.scripts.run("node_settle", [keys.task_ended(HOOK)], args)
+            done += len(ids)
+
+
+def _settle_args(task_id: str, row: list[bytes | None], body: bytes | None) -> list[Arg]:
+    nothing: list[Arg] = [task_id, "FAILED", "", "", "", "", "", ""]
+    if row[0] is None or body is None:
+        return nothing
+    status = Status(row[0].decode())
+    request, outcome = split_body(body)
+    kwargs = codec.decode(request).get("kwargs", {})
+    if status not in TERMINAL or not {"flow_id", "cycle", "node_id"} <= kwargs.keys():
+        return nothing
+    ended = codec.decode(outcome) if outcome else {}
+    error = ended.get("error") or {}
+    message = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ")[:500]
+    packed = b""
+    if status is Status.SUCCESS:
+        packed = msgspec.msgpack.encode(foreign_outputs(kwargs, ended.get("result")))
+    worker = (row[1] or b"").decode()
+    return [task_id, status.value, message, kwargs["flow_id"], kwargs["cycle"], kwargs["node_id"], packed, worker]
+
+
+def foreign_outputs(kwargs: dict[str, Any], result: Any) -> dict[str, str]:
+    """What a worker that is not ours answered for a node: `outputs` (or the whole object) by handle, else `result`."""
+    if isinstance(result, dict):
+        values = result.get("outputs") if isinstance(result.get("outputs"), dict) else result
+    else:
+        values = {} if result is None else {"result": result}
+    found = {}
+    for handle, value in (values or {}).items():
+        signal = new_signal(
+            value,
+            source_node=kwargs["node_id"],
+            source_handle=handle,
+            flow_id=kwargs["flow_id"],
+            cycle=kwargs["cycle"],
+        )
+        found[handle] = encode(signal).decode()
+    return found
+
+
+__all__ = ["FlowScheduler", "foreign_outputs", "next_slot"]

@@ -1,0 +1,238 @@
+"""How flows, cycles and nodes stand: read from Redis while it has them, from the record after that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tradewind import codec
+from tradewind.clock import iso
+from tradewind.flows.plan import OUTSIDE, Plan, PlannedNode
+from tradewind.flows.store import FlowStore, unknown_cycle
+from tradewind.redis.connection import translated
+
+if TYPE_CHECKING:
+    from tradewind.flows.record_query import CycleEntry, FlowRecords
+
+COUNTS = ("total", "open", "completed", "failed", "skipped", "terminated")
+_WAITING = {"QUEUED": "queued", "ASSIGNED": "assigned", "RETRYING": "waits to be run again", "PENDING": "waits"}
+
+
+class FlowStatus:
+    def __init__(self, store: FlowStore, records: FlowRecords | None) -> None:
+        self.store = store
+        self.records = records
+
+    async def flow(self, flow_id: str) -> dict[str, Any]:
+        """The seed's flow record, its JSON decoded, with the state of its last cycle. Raises NotFound."""
+        raw = await self.store.read(flow_id)
+        view = flow_view(raw)
+        last = view["last_cycle"]
+        view["current_cycle_status"] = await self.cycle(flow_id, last) if last >= 0 else None
+        return view
+
+    async def cycle(self, flow_id: str, cycle: int) -> dict[str, Any]:
+        """The seed's cycle status: its nodes with their states. Raises NotFound."""
+        raw = await self._cycle_hash(flow_id, cycle)
+        if raw is None:
+            return _recorded(await self._entry(flow_id, cycle), flow_id, cycle)
+        nodes = await self._nodes(flow_id, cycle, raw)
+        return {**cycle_view(raw), "nodes": nodes, "node_count": len(nodes)}
+
+    async def comprehensive(self, flow_id: str, cycle: int | None = None) -> dict[str, Any]:
+        """The seed's comprehensive status: flow, nodes and statistics of one cycle (the last one)."""
+        raw = await self.store.read(flow_id)
+        if cycle is None:
+            cycle = int(raw["last_cycle"])
+        view: dict[str, Any] = {"flow_id": flow_id, "cycle": cycle, "flow_status": raw["status"]}
+        if cycle < 0:
+            return {**view, "cycle_status": None, "nodes": {}, "statistics": statistics([])}
+        found = await self.cycle(flow_id, cycle)
+        nodes = found.pop("nodes")
+        rest = {key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "error") if key in found}
+        return {
+            **view,
+            "cycle_status": found["status"],
+            **rest,
+            "nodes": nodes,
+            "statistics": statistics([node["status"] for node in nodes.values()]),
+        }
+
+    async def why(self, flow_id: str, cycle: int, node_id: str) -> dict[str, Any]:
+        """Why a node has not ended: which inputs it waits for, or where its task stands. Raises NotFound."""
+        raw = await self._cycle_hash(flow_id, cycle)
+        if raw is None:
+            raise unknown_cycle(flow_id, cycle)
+        plan = await self.store.plan(flow_id, raw["version"])
+        node = _node(plan, node_id)
+        states = await self._nodes(flow_id, cycle, raw, [node_id])
+        state = states[node_id]
+        keys, client = self.store.plane.keys, self.store.plane.tasks.redis
+        with translated():
+            arrived = {k.decode(): v for k, v in (await client.hgetall(keys.cycle_inputs(flow_id, cycle, node_id))).items()}
+        missing = []
+        sources = {source for pairs in node.sources.values() for source, _ in pairs}
+        others = await self._nodes(flow_id, cycle, raw, sorted(sources)) if sources else {}
+        for edge in node.waits_for():
+            if edge in arrived:
+                continue
+            if edge.startswith(OUTSIDE):
+                missing.append({"input": edge.removeprefix(OUTSIDE), "from": None, "source_status": "outside"})
+                continue
+            source, _, handle = edge.partition("->")
+            name = source.partition(":")[0]
+            missing.append({"input": handle, "from": source, "source_status": others[name]["status"]})
+        return {"flow_id": flow_id, "cycle": cycle, "node_id": node_id, "status": state["status"],
+                "reason": _reason(state, missing), "missing": missing, "arrived": sorted(e for e in arrived if "->" in e)}  # fmt: skip
+
+    async def _cycle_hash(self, flow_id: str, cycle: int) -> dict[str, str] | None:
+        if cycle < 0:
+            return None
+        with translated():
+            raw = await self.store.plane.tasks.redis.hgetall(self.store.plane.keys.cycle(flow_id, cycle))
+        return {k.decode(): v.decode() for k, v in raw.items()} or None
+
+    async def _entry(self, flow_id: str, cycle: int) -> CycleEntry:
+        entry = await self.records.cycle(flow_id, cycle) if self.records is not None and cycle >= 0 else None
+        if entry is None:
+            raise unknown_cycle(flow_id, cycle)
+        return entry
+
+    async def _nodes(
+        self, flow_id: str, cycle: int, raw: dict[str, str], only: Sequence[str] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        plan = await self.store.plan(flow_id, raw["version"])
+        names = list(plan.nodes) if only is None else only
+        keys, client = self.store.plane.keys, self.store.plane.tasks.redis
+        with translated():
+            pipe = client.pipeline(transaction=False)
+            pipe.hgetall(keys.cycle_done(flow_id, cycle))
+            for name in names:
+                task_id = f"{flow_id}_{cycle}_{name}"
+                pipe.hmget(keys.task(task_id), "status", "start", "worker", "n", "prog", "err")
+                pipe.hget(keys.cycle_inputs(flow_id, cycle, name), "n")
+            rows = await pipe.execute()
+        done = {k.decode(): v.decode() for k, v in rows[0].items()}
+        found = {}
+        for i, name in enumerate(names):
+            found[name] = _node_view(plan.nodes[name], done.get(name), rows[1 + 2 * i], rows[2 + 2 * i])
+        return found
+
+
+def _node(plan: Plan, node_id: str) -> PlannedNode:
+    from tradewind.errors import NotFound
+
+    node = plan.nodes.get(node_id)
+    if node is None:
+        raise NotFound(f"flow {plan.spec.id!r} has no node {node_id!r}", code="node_not_found", hint="see its nodes")
+    return node
+
+
+def _node_view(node: PlannedNode, line: str | None, row: list[bytes | None], arrived: bytes | None) -> dict[str, Any]:
+    status, start, worker, attempt, progress, error = ((v or b"").decode() for v in row)
+    view: dict[str, Any] = {
+        "status": "pending", "error_message": None, "started_at": None, "finished_at": None, "worker_id": worker or None,
+        "type": node.spec.type, "component_id": node.component, "attempt": int(attempt or 0), "message": "",
+        "progress": codec.decode(progress) if progress else None,
+    }  # fmt: skip
+    if line is not None:
+        state, began, ended, done_by, message = line.split(" ", 4)
+        view["status"], view["worker_id"] = state, done_by or view["worker_id"]
+        view["started_at"] = iso(int(began)) if began != "0" else None
+        view["finished_at"] = iso(int(ended))
+        view["error_message"], view["message"] = (message or None) if state != "completed" else None, message
+        return view
+    waits_for = node.waits_for()
+    if status == "PROCESSING":
+        view["status"], view["message"] = "running", "Executing node"
+        view["started_at"] = iso(int(start)) if start else None
+    elif status in _WAITING:
+        view["message"] = _WAITING[status] + (f": {error}" if error else "")
+    elif node.external and int(arrived or 0) >= len(waits_for) - len(node.external):
+        view["status"], view["message"] = "awaiting_input", f"waits for {', '.join(node.external)} from outside"
+    else:
+        view["message"] = f"waits for {len(waits_for) - int(arrived or 0)} of {len(waits_for)} inputs"
+    return view
+
+
+def _reason(state: dict[str, Any], missing: list[dict[str, Any]]) -> str:
+    if state["status"] == "running":
+        return f"it runs on {state['worker_id']}"
+    if state["status"] not in ("pending", "awaiting_input"):
+        return f"it has ended: {state['status']}" + (f" ({state['message']})" if state["message"] else "")
+    if not missing:
+        return f"its inputs are there; its task is {state['message'] or 'about to start'}"
+    named = [m["from"] or f"a signal from outside on {m['input']}" for m in missing[:5]]
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    return f"waits for {', '.join(named)}{more}"
+
+
+def statistics(states: Sequence[str]) -> dict[str, int]:
+    def count(*names: str) -> int:
+        return sum(state in names for state in states)
+
+    failed = count("failed")
+    return {
+        "total_nodes": len(states),
+        "running_nodes": count("running"),
+        "completed_nodes": count("completed"),
+        "failed_nodes": failed,
+        "error_nodes": failed,
+        "skipped_nodes": count("skipped"),
+        "terminated_nodes": count("terminated"),
+        "pending_nodes": count("pending", "awaiting_input"),
+    }
+
+
+def flow_view(raw: dict[str, str]) -> dict[str, Any]:
+    return {
+        "id": raw["id"],
+        "status": raw["status"],
+        "config": codec.decode(raw["config"]),
+        "structure": codec.decode(raw["structure"]),
+        "last_cycle": int(raw["last_cycle"]),
+        "next_execution": float(raw.get("next_execution") or 0),
+        "created_at": raw["created_at"],
+        "updated_at": iso(int(raw.get("updated_ms", 0))),
+        "version": raw["version"],
+        "missed_slots": int(raw.get("missed", 0)),
+        "skipped_slots": int(raw.get("skipped", 0)),
+        "failures_in_a_row": int(raw.get("failures", 0)),
+    }
+
+
+def cycle_view(raw: dict[str, str]) -> dict[str, Any]:
+    return {
+        "flow_id": raw["flow_id"],
+        "cycle": int(raw["cycle"]),
+        "status": raw["status"],
+        "start_time": raw["start_time"],
+        "end_time": raw["end_time"] or None,
+        "trigger": raw.get("trigger", ""),
+        "slot": iso(int(raw["slot_ms"])) if int(raw.get("slot_ms") or 0) else None,
+        "counts": {name: int(raw.get(name, 0)) for name in COUNTS},
+        "stopped_by": raw.get("stopped_by"),
+        "reason": raw.get("reason") or raw.get("stop_reason"),
+        "error": raw.get("cause"),
+        "version": raw.get("version"),
+        "parent": raw.get("parent"),
+    }
+
+
+def _recorded(entry: CycleEntry, flow_id: str, cycle: int) -> dict[str, Any]:
+    """A cycle that only SQL has."""
+    nodes = {}
+    for name, (state, began, ended, message) in (entry.nodes or {}).items():
+        nodes[name] = {
+            "status": state, "error_message": (message or None) if state != "completed" else None,
+            "started_at": iso(began) if began else None, "finished_at": iso(ended) if ended else None, "worker_id": None,
+            "message": message,
+        }  # fmt: skip
+    counts = entry.counts
+    return {
+        "flow_id": flow_id, "cycle": cycle, "status": entry.status, "start_time": iso(entry.start_ms),
+        "end_time": iso(entry.end_ms) if entry.end_ms else None, "trigger": entry.trigger,
+        "slot": iso(entry.slot_ms) if entry.slot_ms else None, "counts": counts, "stopped_by": entry.stopped_by or None,
+        "reason": None, "error": entry.error or None, "version": None, "parent": None, "nodes": nodes,
+        "node_count": len(nodes),
+    }  # fmt: skip
