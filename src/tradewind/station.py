@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import platform
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +15,24 @@ import structlog
 
 import tradewind
 from tradewind import clock
-from tradewind.errors import Conflict, TradewindError
+from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
+from tradewind.flows.broker import BrokerKeeper
 from tradewind.flows.control import FlowControl
-from tradewind.flows.host import FlowHost, NodeExecutor
+from tradewind.flows.courier import BrokerCourier, ObserverCourier
+from tradewind.flows.host import Courier, FlowHost, NodeExecutor
 from tradewind.flows.known_types import KnownTypes
 from tradewind.flows.node_registry import discover, node_types
 from tradewind.flows.plane import HOOK, FlowPlane
+from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
+from tradewind.flows.signal_host import SignalHost
 from tradewind.flows.store import FlowStore
 from tradewind.ids import short_random
 from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
+from tradewind.signals.exchange import Exchange
+from tradewind.signals.memory import MemoryExchange
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
 from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
@@ -66,7 +73,13 @@ class Station:
     version = tradewind.__version__
 
     def __init__(
-        self, settings: Settings, roles: frozenset[str], link: Link, facts: ServerFacts, sql: Sql | None
+        self,
+        settings: Settings,
+        roles: frozenset[str],
+        link: Link,
+        facts: ServerFacts,
+        sql: Sql | None,
+        exchange: Exchange | None = None,
     ) -> None:
         self.settings = settings
         self.roles = roles
@@ -84,7 +97,9 @@ class Station:
         self.flows = FlowControl(self.flow_store, self.flow_types, _records(sql) if sql is not None else None)
         self.workers: list[Worker] = []
         self.scheduler: Scheduler | None = None
-        self._flow_hosts: list[FlowHost] = []
+        #: Where signals can be watched: the broker's exchange, or one inside this process.
+        self.exchange: Exchange = exchange or MemoryExchange()
+        self._flow_jobs_here: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         discover()
         python_node.allow(settings.flows.code_nodes)
 
@@ -100,13 +115,16 @@ class Station:
             if "scheduler" in self.roles:
                 from tradewind.tasks.scheduler import Scheduler
 
-                self.scheduler = Scheduler(self.plane, self.tasks, self.settings.scheduler.id, [self._flow_jobs])
+                wordings = {HOOK: RemoteNodes(self.flow_store).wording}
+                self.scheduler = Scheduler(
+                    self.plane, self.tasks, self.settings.scheduler.id, [self._flow_jobs], wordings
+                )
                 running["scheduler"].append(group.create_task(self.scheduler.run(stops["scheduler"]), name="scheduler"))
             if "worker" in self.roles:
                 self.workers = await self._make_workers()
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
-                watches = [group.create_task(host.watch(), name="flow host") for host in self._flow_hosts]
+                watches = [group.create_task(_forever(job), name=name) for name, job in self._flow_jobs_here]
             if api is not None:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
@@ -168,11 +186,23 @@ class Station:
         )
         functions = list(registry.all())
         nodes = NodeExecutor(self.flow_store, node_types, worker_id, settings.concurrency)
-        host = FlowHost(self.flow_store, nodes)
-        self._flow_hosts.append(host)
+        is_amqp = self.settings.signals.transport == "amqp"
+        couriers: list[Courier] = []
+        if isinstance(self.exchange, MemoryExchange):
+            couriers.append(ObserverCourier(self.exchange))
+        elif is_amqp:
+            couriers.append(courier := BrokerCourier(self.exchange, self.flow_store))
+            self._flow_jobs_here.append(("signal courier", courier.run))
+        host = FlowHost(self.flow_store, nodes, couriers)
+        self._flow_jobs_here.append(("flow host", host.watch))
         names = [f.name for f in functions if not f.is_cpu]
         routed = RoutedExecutor(threads, {HOOK: nodes})
         workers = [self._make_worker(worker_id, routed, settings.concurrency, names, host)]
+        if is_amqp:
+            worker = workers[0]
+            signals = SignalHost(self.exchange, self.flow_store, lambda: (worker.store, worker.capacity), worker.start)
+            worker.listeners.append(lambda verb: signals.news.set() if verb == "host" else None)
+            self._flow_jobs_here.append(("signal host", signals.run))
         await self.flow_types.announce()
         heavy = [f.name for f in functions if f.is_cpu]
         if heavy:
@@ -184,7 +214,13 @@ class Station:
 
     def _flow_jobs(self, term: LeaderStore) -> dict[str, Callable[[], Awaitable[None]]]:
         """What the leader does for flows."""
-        jobs = {"flows": FlowScheduler(self.flow_store, term.id, term.epoch).run}
+        keeper = BrokerKeeper(self.flow_store, self.exchange) if self.settings.signals.transport == "amqp" else None
+        news = keeper.news if keeper is not None else None
+        jobs: dict[str, Callable[[], Awaitable[None]]] = {
+            "flows": FlowScheduler(self.flow_store, term.id, term.epoch, news).run
+        }
+        if keeper is not None:
+            jobs["broker"] = keeper.run
         if self.sql is not None:
             from tradewind.flows.recorder import FlowRecorder
 
@@ -207,6 +243,7 @@ class Station:
             "supported_nodes": offered,
             "current_load": 0,
             "labels": ",".join(settings.labels),
+            "signals": int(host is not None and self.settings.signals.transport == "amqp"),
             "host": platform.node(),
             "pid": os.getpid(),
             "started_ms": clock.now_ms(),
@@ -240,7 +277,37 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
 
             sql = await open_sql(settings.sql.url, settings.data_dir)
             stack.push_async_callback(sql.close)
-        yield Station(settings, roles, link, facts, sql)
+        exchange = await _open_exchange(settings) if roles & {"scheduler", "worker"} else None
+        if exchange is not None:
+            stack.push_async_callback(exchange.close)
+        yield Station(settings, roles, link, facts, sql, exchange)
+
+
+async def _open_exchange(settings: Settings) -> Exchange | None:
+    """The broker, waited for as Redis is; None when signals stay local. Raises Invalid, Unavailable."""
+    if settings.signals.transport != "amqp":
+        return None
+    if not settings.amqp.url:
+        raise Invalid(
+            "signals.transport is amqp but amqp.url is empty", hint="set amqp.url, or signals.transport = local"
+        )
+    from tradewind.signals.amqp import AmqpExchange
+
+    exchange = AmqpExchange(settings.amqp.url)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            await exchange.open()
+            return exchange
+        except Unavailable as error:
+            if time.monotonic() > deadline:
+                raise
+            log.warning("waits for the broker", error=error.message)
+            await asyncio.sleep(1)
+
+
+async def _forever(job: Callable[[], Awaitable[None]]) -> None:
+    await job()
 
 
 async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:

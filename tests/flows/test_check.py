@@ -54,6 +54,8 @@ TYPES = {
         ),
         NodeType("loose", inputs=(Handle("x", required=False),), outputs=(Handle("x"),), open_outputs=True),
         NodeType("broken", config_schema={"type": "nonsense"}),
+        NodeType("pattern", config_schema={"properties": {"x": {"type": "string", "pattern": "["}}}),
+        NodeType("some", config_schema={"type": "object", "minProperties": 1}),
         NodeType("remote", config_schema={"$ref": "http://127.0.0.1:1/schema.json"}),
     ]
 }
@@ -177,6 +179,8 @@ BAD: list[tuple[Json, dict[str, str]]] = [
         },
     ),
     (flow([{"id": "b", "type": "broken"}]), {"nodes[0].config": "bad_node_type"}),
+    (flow([{"id": "b", "type": "pattern", "config": {"x": "y"}}]), {"nodes[0].config": "bad_node_type"}),
+    (flow([{"id": "s", "type": "some"}]), {"nodes[0].config": "bad_config"}),
     (flow([{"id": "r", "type": "remote", "config": {"x": 1}}]), {"nodes[0].config": "bad_node_type"}),
 ]
 

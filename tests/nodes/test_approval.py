@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.nodes.host import Host, new_call, once, outputs, payloads
-from tradewind.flows.call import Suspend
+from tradewind.flows.call import Arrived, Suspend
 from tradewind.flows.node_errors import NodeTimeoutException, NodeValidationException
 
 
@@ -57,6 +57,11 @@ async def test_nobody_decided_in_time(on_timeout: str, handle: str) -> None:
     sent = await outputs("approval", {"timeout": 60, "on_timeout": on_timeout}, {"request": 5})
     note = "nobody decided within 60 s"
     assert sent == {handle: {"request": 5, "approved": on_timeout == "approve", "note": note, "by": ""}}
+
+
+async def test_no_decision_will_come() -> None:
+    call = new_call("approval", {"on_timeout": "reject"}, [Arrived("*", "*", "decision", None, "skipped")])
+    assert "rejected" in payloads(await once(call))
 
 
 async def test_without_a_rule_for_silence_it_fails() -> None:

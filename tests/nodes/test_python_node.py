@@ -23,7 +23,7 @@ from tradewind.flows.node_errors import (
     NodeValidationException,
 )
 from tradewind.nodes import python_node
-from tradewind.nodes.python_process import MAX_PRINTED_BYTES
+from tradewind.nodes.python_process import _CHILD, MAX_PRINTED_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,13 @@ async def failure(code: str, **config: Any) -> NodeException:
     return caught.value
 
 
-def folders() -> set[str]:
-    return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("tradewind-code-")}
+def folders() -> list[str]:
+    """Those of this process; other test processes have theirs."""
+    return [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(f"tradewind-code-{os.getpid()}-")]
+
+
+def processes() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if _CHILD in child.cmdline()]
 
 
 async def test_code_is_off_until_it_is_allowed() -> None:
@@ -133,7 +138,7 @@ async def test_an_endless_loop_is_killed(code: str) -> None:
     assert isinstance(error, NodeTimeoutException)
     assert "0.7 s" in str(error)
     assert time.monotonic() - began < 5
-    assert not psutil.Process().children()
+    assert not processes()
     assert not folders()
 
 
@@ -160,7 +165,7 @@ async def test_a_memory_bomb_hits_its_bound(body: str) -> None:
 async def test_code_starts_no_process_and_no_thread(body: str) -> None:
     error = await failure(f"import os, subprocess, threading\ndef run(inputs):\n    {body}")
     assert "Resource temporarily unavailable" in str(error) or "can't start new thread" in str(error)
-    assert not psutil.Process().children()
+    assert not processes()
 
 
 async def test_a_huge_result_is_refused() -> None:
@@ -231,14 +236,13 @@ async def test_the_network_is_not_blocked() -> None:
 
 
 async def test_a_cancelled_node_leaves_no_process() -> None:
-    before = folders()
     job = asyncio.create_task(once(new_call("python", {"code": "def run(i):\n    while True: pass"})))
-    await eventually(lambda: bool(psutil.Process().children()))
+    await eventually(lambda: bool(processes()))
     job.cancel()
     with pytest.raises(asyncio.CancelledError):
         await job
-    assert not psutil.Process().children()
-    assert folders() <= before
+    assert not processes()
+    assert not folders()
 
 
 async def test_many_run_side_by_side() -> None:

@@ -58,7 +58,7 @@ def serve() -> Iterator[Web]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     web.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, name="web", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], name="web", daemon=True)
     thread.start()
     try:
         yield web

@@ -25,6 +25,20 @@ _decode = msgspec.json.Decoder().decode
 
 async def read_json(request: Request, max_bytes: int) -> Any:
     """The body as plain data. Raises Refused: 415 not JSON by its type, 413 too large, 400 not strict JSON."""
+    _check_type(request)
+    return decode_strictly(await read_bytes(request, max_bytes))
+
+
+async def read_json_or_none(request: Request, max_bytes: int) -> Any:
+    """As `read_json`; None when there is no body at all, whatever it is declared as."""
+    data = await read_bytes(request, max_bytes)
+    if not data:
+        return None
+    _check_type(request)
+    return decode_strictly(data)
+
+
+def _check_type(request: Request) -> None:
     kind, _, rest = request.headers.get("content-type", "").partition(";")
     kind, charset = kind.strip().lower(), rest.replace('"', "").strip().lower()
     is_json = kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
@@ -37,7 +51,6 @@ async def read_json(request: Request, max_bytes: int) -> Any:
             code="unsupported_media_type",
             hint="send UTF-8 JSON with the header Content-Type: application/json",
         )
-    return decode_strictly(await read_bytes(request, max_bytes))
 
 
 async def read_bytes(request: Request, max_bytes: int) -> bytes:
@@ -130,7 +143,11 @@ def _bad_json(what: str, hint: str) -> Refused:
 
 async def read_object(request: Request, max_bytes: int, known: frozenset[str]) -> dict[str, Any]:
     """A JSON object with no other fields than these. Raises Refused and Invalid."""
-    value = await read_json(request, max_bytes)
+    return check_object(await read_json(request, max_bytes), known)
+
+
+def check_object(value: Any, known: frozenset[str]) -> dict[str, Any]:
+    """Raises Invalid unless it is an object with no other fields than these."""
     if not isinstance(value, dict):
         problem = Problem("not_an_object", "$", "give an object")
         raise Invalid("the body is not a JSON object", code=problem.code, hint=problem.hint, problems=[problem])

@@ -1,9 +1,10 @@
-"""`GET /api/v1/events`: server-sent events, one snapshot a second. A slow client skips snapshots; nothing piles up."""
+"""Server-sent events, and `GET /api/v1/events`: one snapshot a second. A slow client skips snapshots; nothing piles up."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,23 +20,27 @@ HEARTBEAT_S = 10.0
 STUCK_S = 30.0
 
 
+#: The text of the next event once there is one, None at the end. It may be cancelled and asked again.
+NextText = Callable[[], Awaitable[bytes | None]]
+
+
 class EventStream(Response):
-    """Ends when the client leaves, is stuck, or the server stops."""
+    """Ends when the client leaves, is stuck, or the server stops. `watching` is entered as long as it lasts."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, snapshots: Snapshots) -> None:
+    def __init__(self, watching: AbstractContextManager[NextText]) -> None:
         super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._snapshots = snapshots
+        self._watching = watching
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._snapshots.watch():
+        with self._watching as next_text:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             if scope["method"] == "HEAD":
                 await send({"type": "http.response.body", "body": b""})
                 return
-            writing = asyncio.create_task(self._write(send), name="api-events-write")
+            writing = asyncio.create_task(_write(send, next_text), name="api-events-write")
             leaving = asyncio.create_task(_until_gone(receive), name="api-events-leave")
             tasks = (writing, leaving)
             try:
@@ -51,20 +56,18 @@ class EventStream(Response):
             ):
                 raise error
 
-    async def _write(self, send: Send) -> None:
-        number = 0
-        while True:
-            text = b": still here\n\n"
-            with suppress(TimeoutError):
-                async with asyncio.timeout(HEARTBEAT_S):
-                    newer = await self._snapshots.newer_than(number)
-                    if newer is None:
-                        break
-                    number, data = newer
-                    text = b"event: snapshot\nid: %d\ndata: %s\n\n" % (number, data)
-            async with asyncio.timeout(STUCK_S):
-                await send({"type": "http.response.body", "body": text, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+
+async def _write(send: Send, next_text: NextText) -> None:
+    while True:
+        text: bytes | None = b": still here\n\n"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HEARTBEAT_S):
+                text = await next_text()
+        if text is None:
+            break
+        async with asyncio.timeout(STUCK_S):
+            await send({"type": "http.response.body", "body": text, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def _until_gone(receive: Receive) -> None:
@@ -72,10 +75,26 @@ async def _until_gone(receive: Receive) -> None:
         pass
 
 
+@contextmanager
+def _watch(snapshots: Snapshots) -> Iterator[NextText]:
+    number = 0
+
+    async def next_text() -> bytes | None:
+        nonlocal number
+        newer = await snapshots.newer_than(number)
+        if newer is None:
+            return None
+        number, data = newer
+        return b"event: snapshot\nid: %d\ndata: %s\n\n" % (number, data)
+
+    with snapshots.watch():
+        yield next_text
+
+
 def events_endpoint(snapshots: Snapshots) -> Endpoint:
     async def run(request: Request) -> Response:
         check_query(request, frozenset())
-        return EventStream(snapshots)
+        return EventStream(_watch(snapshots))
 
     return Endpoint(
         "GET",

@@ -9,12 +9,14 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from tradewind.api.flow_schemas import FLOW_SCHEMAS
 from tradewind.api.routing import Endpoint
+from tradewind.api.schema_parts import ref
 from tradewind.api.schemas import SCHEMAS
 
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ABOUT = (
-    "Tasks, queues, workers and schedules of a Tradewind station. Times are ISO-8601 in UTC. Every error has the same "
+    "Tasks, queues, workers, schedules and flows of a Tradewind station. Times are ISO-8601 in UTC. Every error has the same "
     "envelope, with a code for programs, a message, a hint, and all problems of an input at once."
 )
 #: What any route may answer besides its own.
@@ -31,7 +33,7 @@ def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
             paths = found.setdefault("paths", {})
             for endpoint in endpoints:
                 paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
-            found.setdefault("components", {}).setdefault("schemas", {}).update(SCHEMAS)
+            found.setdefault("components", {}).setdefault("schemas", {}).update({**SCHEMAS, **FLOW_SCHEMAS})
             app.openapi_schema = found
         return app.openapi_schema
 
@@ -64,7 +66,8 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
     if parameters:
         found["parameters"] = parameters
     if endpoint.body:
-        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _ref(endpoint.body)}}}
+        content = {kind: {"schema": ref(endpoint.body)} for kind in endpoint.body_types}
+        found["requestBody"] = {"required": not endpoint.body_optional, "content": content}
     return found
 
 
@@ -72,8 +75,4 @@ def _answer(about: str, schema: str | None, media_type: str) -> dict[str, Any]:
     if schema is None:
         return {"description": about}
     kind = "application/json" if schema in ("Error", "Health") else media_type
-    return {"description": about, "content": {kind: {"schema": _ref(schema)}}}
-
-
-def _ref(name: str) -> dict[str, str]:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {"description": about, "content": {kind: {"schema": ref(schema)}}}

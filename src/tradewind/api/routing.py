@@ -32,7 +32,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request."""
+    """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request, which
+    may come as any of `body_types` or, with `body_optional`, not at all."""
 
     method: str
     path: str
@@ -42,6 +43,8 @@ class Endpoint:
     tag: str = "tasks"
     about: str = ""
     body: str | None = None
+    body_types: Sequence[str] = ("application/json",)
+    body_optional: bool = False
     query: Sequence[Parameter] = field(default=())
     media_type: str = "application/json"
     limit_s: float = LIMIT_S

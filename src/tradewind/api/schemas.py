@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from tradewind.api.schema_parts import (
+    ANY,
+    COUNT,
+    FLAG,
+    NUMBER,
+    TEXT,
+    TIME,
+    WORDS,
+    Schema,
+    items_of,
+    list_of,
+    object_of,
+    or_null,
+    ref,
+)
 from tradewind.tasks.check import MAX_BATCH
 from tradewind.tasks.record import Status
 
-Schema = dict[str, Any]
-
-TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "number"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-FLAG: Schema = {"type": "boolean"}
-ANY: Schema = {}
-TIME: Schema = {"type": "string", "format": "date-time"}
-WORDS: Schema = {"type": "array", "items": TEXT}
 PRIORITY: Schema = {"type": "string", "enum": ["high", "normal"], "default": "normal"}
 STATUS: Schema = {"type": "string", "enum": [str(status) for status in Status]}
-
-
-def _ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def _list(schema: Schema, about: str = "") -> Schema:
-    return {"type": "array", "items": schema, **({"description": about} if about else {})}
-
-
-def _object(properties: dict[str, Schema], example: Any = None, needs: list[str] | None = None) -> Schema:
-    """`needs` names the required properties; all of them when it is left out, as in answers."""
-    found: Schema = {"type": "object", "properties": properties}
-    required = list(properties) if needs is None else needs
-    if required:
-        found["required"] = required
-    if example is not None:
-        found["example"] = example
-    return found
-
-
-def _items(name: str) -> Schema:
-    return _object({"items": _list(_ref(name))})
-
 
 _REQUEST_EXAMPLE = {
     "type": "echo", "args": ["hi"], "kwargs": {}, "priority": "high", "delay_s": 0, "timeout_s": 30, "max_attempts": 3,
@@ -76,23 +52,23 @@ _ERROR_EXAMPLE = {
 _MOMENT: Schema = {"anyOf": [TIME, {"type": "integer", "description": "milliseconds since the epoch"}]}
 
 SCHEMAS: dict[str, Schema] = {
-    "Error": _object(
+    "Error": object_of(
         {
-            "error": _object(
+            "error": object_of(
                 {
                     "code": {**TEXT, "description": "for programs"},
                     "message": {**TEXT, "description": "what happened, and where"},
                     "hint": {**TEXT, "description": "what to do"},
-                    "problems": _list(_object({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"),
+                    "problems": list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"),
                 }
             )
         },
         _ERROR_EXAMPLE,
     ),
-    "TaskRequest": _object(
+    "TaskRequest": object_of(
         {
             "type": {**TEXT, "description": "a type that a worker offers; see /api/v1/task-types"},
-            "args": _list(ANY),
+            "args": list_of(ANY),
             "kwargs": {"type": "object"},
             "priority": PRIORITY,
             "delay_s": {**NUMBER, "minimum": 0},
@@ -111,12 +87,12 @@ SCHEMAS: dict[str, Schema] = {
         _REQUEST_EXAMPLE,
         ["type"],
     ),
-    "TaskBatch": _object(
-        {"tasks": {**_list(_ref("TaskRequest")), "maxItems": MAX_BATCH}},
+    "TaskBatch": object_of(
+        {"tasks": {**list_of(ref("TaskRequest")), "maxItems": MAX_BATCH}},
         {"tasks": [_REQUEST_EXAMPLE, {"type": "sleep", "args": [0.5]}]},
     ),
-    "TaskIds": _object({"ids": WORDS}, {"ids": ["mi2x4k0a7d93hq1c0001", "mi2x4k0a7d93hq1c0002"]}),
-    "Task": _object(
+    "TaskIds": object_of({"ids": WORDS}, {"ids": ["mi2x4k0a7d93hq1c0001", "mi2x4k0a7d93hq1c0002"]}),
+    "Task": object_of(
         {
             "id": TEXT,
             "type": TEXT,
@@ -124,44 +100,44 @@ SCHEMAS: dict[str, Schema] = {
             "priority": PRIORITY,
             "attempt": COUNT,
             "max_attempts": COUNT,
-            "args": _list(ANY),
+            "args": list_of(ANY),
             "kwargs": {"type": "object"},
             "tags": WORDS,
             "labels": WORDS,
-            "idempotency_key": _or_null(TEXT),
-            "timeout_s": _or_null(NUMBER),
-            "deadline": _or_null(TIME),
+            "idempotency_key": or_null(TEXT),
+            "timeout_s": or_null(NUMBER),
+            "deadline": or_null(TIME),
             "result": ANY,
-            "error": _or_null(_object({"type": TEXT, "message": TEXT, "traceback": TEXT}, needs=["type", "message"])),
+            "error": or_null(object_of({"type": TEXT, "message": TEXT, "traceback": TEXT}, needs=["type", "message"])),
             "progress": ANY,
-            "worker_id": _or_null(TEXT),
+            "worker_id": or_null(TEXT),
             "stalls": {**COUNT, "description": "how often its worker was lost"},
-            "due_at": _or_null(TIME),
-            "created_at": _or_null(TIME),
-            "started_at": _or_null(TIME),
-            "finished_at": _or_null(TIME),
+            "due_at": or_null(TIME),
+            "created_at": or_null(TIME),
+            "started_at": or_null(TIME),
+            "finished_at": or_null(TIME),
         },
         _TASK_EXAMPLE,
     ),
-    "TaskPage": _object({"items": _list(_ref("Task")), "next_cursor": _or_null(TEXT)}),
-    "TaskType": _object(
+    "TaskPage": object_of({"items": list_of(ref("Task")), "next_cursor": or_null(TEXT)}),
+    "TaskType": object_of(
         {
             "type": TEXT,
             "doc": TEXT,
-            "params": _list(_object({"name": TEXT, "types": WORDS, "required": FLAG, "keyword_only": FLAG})),
+            "params": list_of(object_of({"name": TEXT, "types": WORDS, "required": FLAG, "keyword_only": FLAG})),
             "var_args": FLAG,
             "var_kwargs": FLAG,
-            "timeout_s": _or_null(NUMBER),
+            "timeout_s": or_null(NUMBER),
             "max_attempts": COUNT,
         }
     ),
-    "TaskTypes": _items("TaskType"),
-    "Queue": _object(
+    "TaskTypes": items_of("TaskType"),
+    "Queue": object_of(
         {"name": TEXT, "length": COUNT, "parked": COUNT, "paused": FLAG},
         {"name": "high", "length": 12, "parked": 0, "paused": False},
     ),
-    "Queues": _items("Queue"),
-    "Worker": _object(
+    "Queues": items_of("Queue"),
+    "Worker": object_of(
         {
             "id": TEXT,
             "name": TEXT,
@@ -172,14 +148,14 @@ SCHEMAS: dict[str, Schema] = {
             "running": COUNT,
             "types": WORDS,
             "labels": WORDS,
-            "address": _or_null(TEXT),
-            "last_heartbeat": _or_null(TIME),
-            "started_at": _or_null(TIME),
+            "address": or_null(TEXT),
+            "last_heartbeat": or_null(TIME),
+            "started_at": or_null(TIME),
         },
         _WORKER_EXAMPLE,
     ),
-    "Workers": _items("Worker"),
-    "WorkerRequest": _object(
+    "Workers": items_of("Worker"),
+    "WorkerRequest": object_of(
         {
             "id": TEXT,
             "name": TEXT,
@@ -191,27 +167,27 @@ SCHEMAS: dict[str, Schema] = {
         {"id": "mailer", "address": "http://10.0.0.7:9000", "capacity": 10, "types": ["send_email"], "labels": []},
         ["id", "address", "types"],
     ),
-    "Registration": _object(
+    "Registration": object_of(
         {"generation": TEXT, "heartbeat_s": NUMBER}, {"generation": "k3j9x0aa", "heartbeat_s": 10.0}
     ),
-    "Generation": _object({"generation": TEXT}, {"generation": "k3j9x0aa"}),
-    "Beat": _object({"status": TEXT}, {"status": "active"}),
-    "RateLimitRequest": _object(
+    "Generation": object_of({"generation": TEXT}, {"generation": "k3j9x0aa"}),
+    "Beat": object_of({"status": TEXT}, {"status": "active"}),
+    "RateLimitRequest": object_of(
         {"limit": {"type": "integer", "minimum": 1}, "window_s": {"type": "integer", "minimum": 1, "default": 1}},
         {"limit": 100, "window_s": 1},
         ["limit"],
     ),
-    "RateLimit": _object(
+    "RateLimit": object_of(
         {"type": TEXT, "limit": COUNT, "window_s": COUNT, "used": COUNT},
         {"type": "echo", "limit": 100, "window_s": 1, "used": 7},
     ),
-    "RateLimits": _items("RateLimit"),
-    "ScheduleRequest": _object(
+    "RateLimits": items_of("RateLimit"),
+    "ScheduleRequest": object_of(
         {
             "type": TEXT,
             "every": {"anyOf": [NUMBER, TEXT], "description": 'seconds, or "30s", "5m", "1h", "1d"'},
             "cron": {**TEXT, "description": "five fields, UTC"},
-            "args": _list(ANY),
+            "args": list_of(ANY),
             "kwargs": {"type": "object"},
             "priority": PRIORITY,
             "max_attempts": {"type": "integer", "minimum": 1, "maximum": 1000},
@@ -220,38 +196,38 @@ SCHEMAS: dict[str, Schema] = {
         {"type": "echo", "args": ["tick"], "every": "30s"},
         ["type"],
     ),
-    "Schedule": _object(
+    "Schedule": object_of(
         {
             "name": TEXT,
             "type": TEXT,
-            "every_s": _or_null(NUMBER),
-            "cron": _or_null(TEXT),
-            "args": _list(ANY),
+            "every_s": or_null(NUMBER),
+            "cron": or_null(TEXT),
+            "args": list_of(ANY),
             "kwargs": {"type": "object"},
             "priority": PRIORITY,
             "max_attempts": COUNT,
-            "timeout_s": _or_null(NUMBER),
-            "next_at": _or_null(TIME),
+            "timeout_s": or_null(NUMBER),
+            "next_at": or_null(TIME),
         }
     ),
-    "Schedules": _items("Schedule"),
-    "Health": _object(
+    "Schedules": items_of("Schedule"),
+    "Health": object_of(
         {
             "status": {"type": "string", "enum": ["ok", "degraded", "down"]},
             "version": TEXT,
-            "parts": {"type": "object", "additionalProperties": _object({"status": TEXT, "detail": ANY})},
+            "parts": {"type": "object", "additionalProperties": object_of({"status": TEXT, "detail": ANY})},
         },
         {"status": "ok", "version": "0.1.0", "parts": {"redis": {"status": "ok", "detail": "valkey 9.1"}}},
     ),
-    "Snapshot": _object(
+    "Snapshot": object_of(
         {
             "at": TIME,
-            "station": _object({"name": TEXT, "version": TEXT}),
-            "health": _ref("Health"),
-            "queues": _list(_object({"name": TEXT, "length": COUNT, "paused": FLAG})),
+            "station": object_of({"name": TEXT, "version": TEXT}),
+            "health": ref("Health"),
+            "queues": list_of(object_of({"name": TEXT, "length": COUNT, "paused": FLAG})),
             "counts": {"type": "object", "additionalProperties": COUNT},
-            "workers": _list(_ref("Worker")),
-            "tasks": _list(_ref("Task"), "the newest; long values are null"),
+            "workers": list_of(ref("Worker")),
+            "tasks": list_of(ref("Task"), "the newest; long values are null"),
         }
     ),
 }

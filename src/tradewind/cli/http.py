@@ -44,14 +44,14 @@ class Http:
         """`path` is below /api/v1. `wait_s` is how long the station may hold the answer back."""
         return self._call("GET", API + path, params=params, wait_s=wait_s)
 
-    def post(self, path: str, body: Any = None) -> Any:
-        return self._call("POST", API + path, body=body)
+    def post(self, path: str, body: Any = None, *, wait_s: float = 0) -> Any:
+        return self._call("POST", API + path, body=body, wait_s=wait_s)
 
     def put(self, path: str, body: Any) -> Any:
         return self._call("PUT", API + path, body=body)
 
-    def delete(self, path: str) -> None:
-        self._call("DELETE", API + path)
+    def delete(self, path: str, *, wait_s: float = 0) -> None:
+        self._call("DELETE", API + path, wait_s=wait_s)
 
     def health(self) -> dict[str, Any]:
         """Also when the station says that it is down."""

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from tradewind.cli.each import for_each
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
-from tradewind.cli.output import cell, envelope, exit_code
+from tradewind.cli.output import cell
 from tradewind.cli.task_view import task_facts, task_table
-from tradewind.errors import Conflict, Invalid, Problem, TradewindError
+from tradewind.errors import Conflict, Invalid, Problem
 
 app = Group("Submit tasks, look at them, cancel them, bring them back.")
 PAGE = 50
@@ -182,7 +183,7 @@ def read_args(plain: list[str], text: str | None) -> list[Any] | None:
     if text is not None:
         found: list[Any] = read_json("--args", text, list)
         return found
-    return [_value(word) for word in plain] or None
+    return [read_value(word) for word in plain] or None
 
 
 def read_json(option: str, text: str | None, kind: type[Any]) -> Any:
@@ -203,7 +204,8 @@ def read_json(option: str, text: str | None, kind: type[Any]) -> Any:
     return value
 
 
-def _value(word: str) -> Any:
+def read_value(word: str) -> Any:
+    """A word as JSON where it parses, else as text."""
     from tradewind import codec
 
     try:
@@ -225,27 +227,7 @@ def _list(cli: Session, path: str, query: dict[str, Any], is_all: bool, empty: s
 
 
 def _each(cli: Session, verb: str, ids: list[str], say: Any) -> int:
-    """One call for each id; with several, one that is refused does not stop the others."""
-    if len(ids) == 1:
-        task = cli.station.post(f"/tasks/{segment(ids[0])}/{verb}")
-        cli.out.show({"items": [task], "errors": []}, lambda: cell(say(task)))
-        return 0
-    tasks: list[dict[str, Any]] = []
-    errors: list[tuple[str, TradewindError]] = []
-    for task_id in ids:
-        try:
-            tasks.append(cli.station.post(f"/tasks/{segment(task_id)}/{verb}"))
-        except TradewindError as error:
-            errors.append((task_id, error))
-    refused = [{"id": task_id, **envelope(error)} for task_id, error in errors]
-    if tasks or cli.is_json:
-        from rich.text import Text
-
-        cli.out.show({"items": tasks, "errors": refused}, lambda: Text("\n").join(cell(say(task)) for task in tasks))
-    if not cli.is_json:
-        for _, refusal in errors:
-            cli.out.error(refusal)
-    return exit_code(errors[0][1]) if errors else 0
+    return for_each(cli, ids, lambda task_id: cli.station.post(f"/tasks/{segment(task_id)}/{verb}"), say)
 
 
 def _retry_dead(cli: Session, type: str | None) -> int:

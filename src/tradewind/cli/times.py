@@ -40,6 +40,16 @@ def local(text: str | None, now_ms: int) -> str | None:
     return f"{moment:%Y-%m-%d %H:%M:%S} ({relative(text, now_ms)})"
 
 
+def clock_time(text: str | None) -> str:
+    """`08:00:00.123` of an ISO time in the local time zone, with the day before it unless that is today."""
+    at_ms = _milliseconds(text)
+    if at_ms is None:
+        return str(text or "-")
+    moment = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    day = "" if moment.date() == datetime.now().date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
 def between(start: str | None, end: str | None, now_ms: int) -> str | None:
     """How long from start to end, or until now while there is no end."""
     first, last = _milliseconds(start), _milliseconds(end)

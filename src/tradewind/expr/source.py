@@ -93,7 +93,9 @@ class Source:
         return self.text[end:].lstrip(" \t\f\n)\\").startswith(",")
 
     def _malformed(self, error: SyntaxError) -> Invalid:
-        row = min(max(error.lineno or 1, 1), len(self._lines)) - 1
+        if (error.lineno or 1) > len(self._lines):
+            return self.refused("syntax", len(self.text.rstrip()), "something is missing at the end")
+        row = max(error.lineno or 1, 1) - 1
         column = (error.offset or 1) - (2 if row == 0 else 1)
         offset = self._starts[row] + min(max(column, 0), len(self._lines[row]))
         reason = error.msg

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -16,6 +17,8 @@ from tradewind.flows.syntax_fields import Report, join
 
 #: Errors of one node that are shown; a config of thousands of wrong items needs no more.
 MAX_ERRORS = 50
+#: A schema of these words alone is content with an empty config, so most nodes need no validation.
+_SIMPLE = {"title", "description", "type", "properties", "additionalProperties", "$defs"}
 
 
 class ConfigSchema:
@@ -24,8 +27,7 @@ class ConfigSchema:
     def __init__(self, schema: dict[str, Any]) -> None:
         self.problem = ""
         self.properties = frozenset(schema.get("properties") or ())
-        self._required = frozenset(schema.get("required") or ())
-        self._is_empty = not schema
+        self._takes_nothing = schema.keys() <= _SIMPLE and schema.get("type", "object") == "object"
         try:
             Draft202012Validator.check_schema(schema)
         except SchemaError as error:
@@ -34,21 +36,21 @@ class ConfigSchema:
         self._validator = Draft202012Validator(schema, registry=Registry())
 
     def check(self, config: Mapping[str, Any], path: str, report: Report, *, hint_unknown: str = "") -> None:
-        if self._is_empty or (not config and not self._required and not self.problem):
-            return
         if self.problem:
             report.add("bad_node_type", path, self.problem)
+            return
+        if not config and self._takes_nothing:
             return
         seen: set[tuple[str, str]] = set()
         try:
             errors = sorted(
                 self._validator.iter_errors(config), key=lambda error: [str(p) for p in error.absolute_path]
             )
-        except (Unresolvable, UnknownType, ValueError, RecursionError) as error:  # ValueError: a bad pattern's re.error
+        except (Unresolvable, UnknownType, re.error, RecursionError) as error:
             report.add("bad_node_type", path, f"its config schema cannot be used: {_short(str(error))}")
             return
-        for error in errors[:MAX_ERRORS]:
-            for code, where, hint in _told(error, path, report, hint_unknown):
+        for wrong in errors[:MAX_ERRORS]:
+            for code, where, hint in _told(wrong, path, report, hint_unknown):
                 if (code, where) not in seen:
                     seen.add((code, where))
                     report.add(code, where, hint)

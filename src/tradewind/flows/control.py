@@ -13,8 +13,8 @@ from tradewind.flows.known_types import KnownTypes
 from tradewind.flows.plan import OUTSIDE, make_plan
 from tradewind.flows.spec import NodeType
 from tradewind.flows.starting import RunRequest, start_cycle
-from tradewind.flows.status import FlowStatus, cycle_view, flow_view
-from tradewind.flows.store import FlowStore, StaleVersion, unknown_cycle
+from tradewind.flows.status import FlowStatus, cycle_view, flow_view, recorded_view
+from tradewind.flows.store import FlowStore, StaleVersion, unknown_cycle, unknown_flow
 from tradewind.flows.syntax import invalid_flow
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -54,28 +54,37 @@ class FlowControl:
     async def get(self, flow_id: str) -> dict[str, Any]:
         return flow_view(await self.store.read(flow_id))
 
-    async def list(self, *, after: str = "", limit: int = 100, status: str = "") -> tuple[list[dict[str, Any]], str | None]:
+    async def page(
+        self, *, after: str = "", limit: int = 100, status: str = ""
+    ) -> tuple[list[dict[str, Any]], str | None]:
         """Short views in the order of their ids, and where to go on, None at the end."""
         found: list[dict[str, Any]] = []
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
         while True:
-            ids = await self.store.ids(after, 500)
+            many = 500 if status else min(500, limit - len(found) + 1)
+            ids = await self.store.ids(after, many)
             with translated():
                 pipe = client.pipeline(transaction=False)
                 for flow_id in ids:
                     pipe.hgetall(keys.flow(flow_id))
                     pipe.scard(keys.flow_running(flow_id))
                 rows = await pipe.execute()
-            for i, flow_id in enumerate(ids):
+            for i in range(len(ids)):
                 raw = {k.decode(): v.decode() for k, v in rows[2 * i].items()}
                 if not raw or (status and raw["status"] != status):
                     continue
                 if len(found) == limit:
                     return found, found[-1]["id"]
                 found.append(_short_view(raw, rows[2 * i + 1]))
-            if len(ids) < 500:
+            if len(ids) < many:
                 return found, None
             after = ids[-1]
+
+    async def check_known(self, flow_id: str) -> None:
+        """Raises NotFound."""
+        with translated():
+            if not await self.store.plane.tasks.redis.exists(self.store.plane.keys.flow(flow_id)):
+                raise unknown_flow(flow_id)
 
     async def node_types(self) -> list[NodeType]:
         return [kind for _, kind in sorted((await self.types.all()).items())]
@@ -136,7 +145,9 @@ class FlowControl:
 
     # cycles
 
-    async def run(self, flow_id: str, request: RunRequest | None = None, *, trigger: str = "manual", run_id: str = "") -> int:
+    async def run(
+        self, flow_id: str, request: RunRequest | None = None, *, trigger: str = "manual", run_id: str = ""
+    ) -> int:
         """Start a cycle now; its number. Raises NotFound, Conflict, Invalid."""
         return await start_cycle(self.store, flow_id, request or RunRequest(), trigger=trigger, run_id=run_id)
 
@@ -151,7 +162,7 @@ class FlowControl:
         return await self.run(flow_id, request, trigger="again")
 
     async def webhook(self, flow_id: str, payload: Any) -> int:
-        """An event from outside starts a cycle: `payload` is given to every handle named in the flow's webhook trigger."""
+        """An event from outside starts a cycle; `payload` goes to the handles that the flow's webhook triggers name."""
         plan = await self.store.plan(flow_id)
         triggers = [t for t in plan.spec.triggers if t.get("type") == "webhook"]
         if not plan.spec.webhook and not triggers:
@@ -172,35 +183,67 @@ class FlowControl:
                 signals |= {f"{name}.{handle}": payload for handle in node.external}
         return await self.run(flow_id, RunRequest(signals), trigger=trigger)
 
-    async def cycles(self, flow_id: str, *, status: str = "", before: int | None = None, limit: int = 100) -> list[dict[str, Any]]:
+    async def cycles(
+        self, flow_id: str, *, status: str = "", before: int | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
         """Newest first: what Redis keeps, then what only the record has."""
-        await self.store.read(flow_id)
+        await self.check_known(flow_id)
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
         high = f"({before}" if before is not None else "+inf"
+        many = -1 if status else limit  # those of one status may stand anywhere
         with translated():
-            numbers = await client.zrange(keys.flow_cycles(flow_id), high, "-inf", byscore=True, desc=True, offset=0, num=limit)
+            numbers = await client.zrange(
+                keys.flow_cycles(flow_id), high, "-inf", byscore=True, desc=True, offset=0, num=many
+            )
             pipe = client.pipeline(transaction=False)
             for n in numbers:
                 pipe.hgetall(keys.cycle(flow_id, int(n)))
             rows = await pipe.execute() if numbers else []
         kept = [cycle_view({k.decode(): v.decode() for k, v in row.items()}) for row in rows if row]
-        found = [view for view in kept if not status or view["status"] == status]
+        found = [view for view in kept if not status or view["status"] == status][:limit]
         if self.records is not None and len(found) < limit:
             oldest = min((view["cycle"] for view in kept), default=before)
             page = await self.records.cycles(flow_id, status=status or None, before=oldest, limit=limit - len(found))
             found += [_entry_view(entry) for entry in page.items]
         return found
 
+    async def cycle_state(self, flow_id: str, cycle: int) -> str:
+        """Its status alone. Raises NotFound."""
+        with translated():
+            found = await self.store.plane.tasks.redis.hget(self.store.plane.keys.cycle(flow_id, cycle), "status")
+        if found is not None:
+            return str(found.decode())
+        entry = await self.records.cycle(flow_id, cycle) if self.records is not None else None
+        if entry is None:
+            raise unknown_cycle(flow_id, cycle)
+        return entry.status
+
     async def stop_cycle(self, flow_id: str, cycle: int, reason: str = "stopped by an operator") -> bool:
-        return await self.store.stop(flow_id, cycle, "stopped", "", reason)
+        """False: it had ended; also of the next two. Running nodes are asked to stop and may take a while."""
+        return await self._stop(flow_id, cycle, "stopped", "", reason)
 
-    async def stop_component(self, flow_id: str, cycle: int, component: int, reason: str = "stopped by an operator") -> bool:
-        return await self.store.stop(flow_id, cycle, "component", str(component), reason)
+    async def stop_component(
+        self, flow_id: str, cycle: int, component: int, reason: str = "stopped by an operator"
+    ) -> bool:
+        return await self._stop(flow_id, cycle, "component", str(component), reason)
 
-    async def terminate(self, flow_id: str, cycle: int, node_id: str, reason: str = "terminated by an operator") -> bool:
-        return await self.store.stop(flow_id, cycle, "node", node_id, reason)
+    async def terminate(
+        self, flow_id: str, cycle: int, node_id: str, reason: str = "terminated by an operator"
+    ) -> bool:
+        return await self._stop(flow_id, cycle, "node", node_id, reason)
 
-    async def give_input(self, flow_id: str, cycle: int, node_id: str, handle: str, value: Any, *, by: str = "operator") -> bool:
+    async def _stop(self, flow_id: str, cycle: int, what: str, which: str, reason: str) -> bool:
+        try:
+            return await self.store.stop(flow_id, cycle, what, which, reason)
+        except NotFound as error:
+            if error.code == "cycle_not_found":
+                await self.cycle_state(flow_id, cycle)  # one that only the record has, has ended
+                return False
+            raise
+
+    async def give_input(
+        self, flow_id: str, cycle: int, node_id: str, handle: str, value: Any, *, by: str = "operator"
+    ) -> bool:
         """A signal from outside for a handle that waits for one (an approval, say). False: it had one already.
 
         Raises NotFound, Conflict when the cycle has ended, Invalid when the node has no such handle.
@@ -251,8 +294,6 @@ def _short_view(raw: dict[str, str], running: int) -> dict[str, Any]:
 
 
 def _entry_view(entry: Any) -> dict[str, Any]:
-    from tradewind.flows.status import _recorded
-
-    view = _recorded(entry, entry.flow_id, entry.cycle)
+    view = recorded_view(entry, entry.flow_id, entry.cycle)
     del view["nodes"], view["node_count"]
     return view

@@ -15,14 +15,12 @@ import msgspec
 import structlog
 
 from tradewind import codec
-from tradewind.clock import now_ms
 from tradewind.errors import NotFound, Unavailable
 from tradewind.flows.call import Arrived, NodeCall, NodeResult, Suspend
 from tradewind.flows.node_errors import NodeStopExecutionException
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.node_run import run_node
 from tradewind.flows.plan import Plan
-from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.running_node import RunningNode
 from tradewind.flows.store import FlowStore
 from tradewind.redis.scripts import Arg
@@ -30,6 +28,7 @@ from tradewind.signals.signal import Signal, encode
 from tradewind.tasks.executor import BadArguments
 from tradewind.tasks.record import Request, Status
 from tradewind.tasks.running import Abort, Running
+from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker_store import Ending, Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
@@ -73,7 +72,7 @@ class NodeExecutor:
         except KeyError as error:
             raise BadArguments(f"{taken.type!r} is a node type: it runs inside a flow") from error
         follow = state.follow = Follow(flow_id, cycle, node_id)
-        version, raw = taken.extra or await self._start(taken, follow)
+        version, raw = taken.extra or await start_node(self.store, self.worker_id, taken.token, follow)
         follow.version = version
         plan = self.store.plan_at_hand(flow_id, version) or await self.store.plan(flow_id, version)
         node = plan.nodes[node_id]
@@ -84,8 +83,8 @@ class NodeExecutor:
         spec = node.spec
         arrived, left = read_inputs(raw)
         call = NodeCall(
-            flow_id, cycle, node.component, node_id, taken.type, taken.id, taken.attempt, spec.config, spec.inputs, arrived,
-            tuple(node.sources), left.get("state"), left.get("children", []),
+            flow_id, cycle, node.component, node_id, taken.type, taken.id, taken.attempt, spec.config, spec.inputs,
+            arrived, tuple(node.sources), left.get("state"), left.get("children", []),
         )  # fmt: skip
         try:
             result = await run_node(call, node_class, host, self._threads)
@@ -99,17 +98,18 @@ class NodeExecutor:
             self.running.pop(taken.id, None)
         return _outputs(follow, result)
 
-    async def _start(self, taken: Taken, follow: Follow) -> tuple[str, list[Any]]:
-        """A node that came through the queue: its records say that it runs, its inputs are read."""
-        plane = self.store.plane
-        args: list[Arg] = [*plane.head(), self.worker_id, follow.flow_id, follow.cycle, follow.node_id, taken.token]
-        reply = await plane.scripts.run("node_start", [plane.keys.cycle(follow.flow_id, follow.cycle)], args)
-        if not reply:
-            raise Abort("the node had ended, or its cycle has")
-        return reply[0].decode(), reply[1]
-
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def start_node(store: FlowStore, worker_id: str, token: str, follow: Follow) -> tuple[str, list[Any]]:
+    """A node that came through the queue: its records say that it runs. Its plan's version, and its inputs."""
+    plane = store.plane
+    args: list[Arg] = [*plane.head(), worker_id, follow.flow_id, follow.cycle, follow.node_id, token]
+    reply = await plane.scripts.run("node_start", [plane.keys.cycle(follow.flow_id, follow.cycle)], args)
+    if not reply:
+        raise Abort("the node had ended, or its cycle has")
+    return reply[0].decode(), reply[1]
 
 
 def _outputs(follow: Follow, result: NodeResult) -> bytes:
@@ -210,9 +210,7 @@ class FlowHost:
             await node.flush()
 
     async def _cancel(self, task_ids: list[str]) -> None:
-        from tradewind.tasks.control import TaskControl
-
-        await TaskControl(self.plane.tasks).cancel(task_ids)
+        await TaskStore(self.plane.tasks, None).cancel(task_ids)
 
 
 def _commit_args(ending: Ending) -> list[Arg]:
@@ -230,7 +228,8 @@ def _commit_args(ending: Ending) -> list[Arg]:
     is_sent = status == "SUCCESS"
     return [
         ending.id, ending.token, ending.type, status, ending.request, outcome, delay_ms, error, follow.flow_id,
-        follow.cycle, follow.node_id, msgspec.msgpack.encode(_texts(follow.outputs)) if is_sent and follow.outputs else b"",
+        follow.cycle, follow.node_id,
+        msgspec.msgpack.encode(_texts(follow.outputs)) if is_sent and follow.outputs else b"",
         msgspec.msgpack.encode(follow.stop) if is_sent and follow.stop else b"", state,
         follow.node.take_logs() if follow.node is not None else b"",
     ]  # fmt: skip
@@ -253,6 +252,3 @@ def taken_nodes(worker: WorkerStore, reply: list[Any]) -> list[Taken]:
         taken.extra = (reply[i + 6].decode(), reply[i + 7])
         found.append(taken)
     return found
-
-
-__all__ = ["HOOK", "Courier", "FlowHost", "Follow", "NodeExecutor", "now_ms", "read_inputs", "taken_nodes"]

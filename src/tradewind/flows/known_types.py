@@ -40,9 +40,7 @@ class KnownTypes:
 
     async def announce(self) -> None:
         """A worker says which types it runs, so that processes without its code can check flows."""
-        found = {
-            name: codec.encode(_Announced(now_ms(), kind)) for name, kind in self.registry.describe().items()
-        }
+        found = {name: codec.encode(_Announced(now_ms(), kind)) for name, kind in self.registry.describe().items()}
         if found:
             with translated():
                 await self.plane.tasks.redis.hset(self.plane.keys.node_types(), mapping=found)
@@ -106,6 +104,10 @@ def config_problems(spec: FlowSpec, registry: NodeRegistry) -> list[Problem]:
         node_class = registry.get(node.type)
         if node_class is not None:
             for problem in node_class.check_config(node.config, fed[node.id]):
-                path = problem.path if problem.path.startswith("nodes[") else f"nodes[{i}].config.{problem.path}".rstrip(".")
+                path = (
+                    problem.path
+                    if problem.path.startswith("nodes[")
+                    else f"nodes[{i}].config.{problem.path}".rstrip(".")
+                )
                 found.append(Problem(problem.code, path, problem.hint))
     return found

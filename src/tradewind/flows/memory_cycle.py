@@ -7,6 +7,7 @@ retry, take no real time, though the nodes see it pass.
 from __future__ import annotations
 
 import asyncio
+import copy
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -216,9 +217,9 @@ class MemoryCycle:
             type=node.type,
             task_id=f"{self.spec.id}_{self.number}_{node.id}",
             attempt=attempt,
-            config=node.config,
-            given=node.inputs,
-            arrived=self._arrived[node.id],
+            config=copy.deepcopy(node.config),
+            given=copy.deepcopy(node.inputs),
+            arrived=copy.deepcopy(self._arrived[node.id]),  # a node may change what it gets; nobody else sees that
             connected=tuple(self._fed[node.id]),
             state=self._states.get(node.id),
             children=[

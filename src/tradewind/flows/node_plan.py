@@ -15,7 +15,7 @@ from msgspec import UNSET
 from tradewind.errors import Invalid
 from tradewind.flows.handles_sdk import Input, InputOptions, Output, OutputOptions, OutputSlot
 from tradewind.flows.node_base import Node
-from tradewind.flows.node_values import Reader, kinds_of, reader_of, show_type, type_name
+from tradewind.flows.node_values import Reader, as_json, kinds_of, reader_of, show_type, type_name
 from tradewind.flows.spec import Handle, NodeType
 from tradewind.ids import ID, is_id
 from tradewind.signals.signal import SignalType
@@ -228,7 +228,7 @@ def _input_handle(plan: InputPlan) -> Handle:
         aggregate=o.aggregate,
         unit=o.unit,
         description=o.description,
-        default=None if o.default is UNSET else msgspec.to_builtins(o.default),
+        default=None if o.default is UNSET else as_json(o.default, "the default of input %r", plan.name),
         external=o.external,
         max_age_s=o.max_age,
     )

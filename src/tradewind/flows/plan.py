@@ -32,7 +32,7 @@ class Wire(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlannedNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`external`: handles that wait for a signal from outside. `sources`: input handle → (node, handle) of its edges."""
+    """`external`: handles that wait for a signal from outside. `sources`: input handle → (node, handle) of edges."""
 
     spec: NodeSpec
     component: int
@@ -100,7 +100,9 @@ def make_plan(spec: FlowSpec, types: Mapping[str, NodeType], default_timeout_ms:
     sources: dict[str, dict[str, list[tuple[str, str]]]] = {name: {} for name in specs}
     for e in spec.edges:
         handle = handles[e.target].get(e.target_handle)
-        out[e.source].append(Wire(e.source_handle, e.target, e.target_handle, handle is not None and not handle.required))
+        out[e.source].append(
+            Wire(e.source_handle, e.target, e.target_handle, handle is not None and not handle.required)
+        )
         sources[e.target].setdefault(e.target_handle, []).append((e.source, e.source_handle))
     nodes = {}
     for name in graph.order:
@@ -124,7 +126,11 @@ def make_plan(spec: FlowSpec, types: Mapping[str, NodeType], default_timeout_ms:
 def redis_fields(plan: Plan) -> dict[str, bytes]:
     """The fields of `flow:{id}:plan:{version}`; lua/cycle.lua says what they mean."""
     graph = plan.graph()
-    fields = {":all": _pack(list(plan.nodes)), ":components": str(len(graph.components)).encode(), ":plan": plan.encode()}
+    fields = {
+        ":all": _pack(list(plan.nodes)),
+        ":components": str(len(graph.components)).encode(),
+        ":plan": plan.encode(),
+    }
     for component in graph.components:
         fields[f":{component.id}"] = _pack(list(component.nodes))
     for name, node in plan.nodes.items():

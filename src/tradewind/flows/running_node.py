@@ -43,10 +43,19 @@ class RunningNode:
             del self._lines[0]
             self._dropped += 1
         self._lines.append(
-            codec.encode({
-                "k": "log", "flow": follow.flow_id, "cycle": follow.cycle, "node": follow.node_id, "level": level.upper(),
-                "source": "node", "message": message[:MAX_MESSAGE], "meta": metadata, "at": now_ms(),
-            })  # fmt: skip
+            codec.encode(
+                {
+                    "k": "log",
+                    "flow": follow.flow_id,
+                    "cycle": follow.cycle,
+                    "node": follow.node_id,
+                    "level": level.upper(),
+                    "source": "node",
+                    "message": message[:MAX_MESSAGE],
+                    "meta": metadata,
+                    "at": now_ms(),
+                }
+            )
         )
 
     def progress(self, value: Any, message: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The leader's part in flows: opens the cycles that are due, ends those past their deadline, settles what ended elsewhere.
+"""The leader's part in flows: opens cycles that are due, ends those past their deadline, settles what ended elsewhere.
 
 Nothing is polled: it sleeps until the next slot or deadline, and a list in Redis wakes it. A slot is claimed by the
 script that opens its cycle, which also checks the term.
@@ -16,11 +16,11 @@ from tradewind import codec
 from tradewind.errors import NotFound, TradewindError
 from tradewind.flows.plan import Plan
 from tradewind.flows.plane import HOOK, FlowPlane
-from tradewind.flows.slots import grace_ms, next_slot, take_due
+from tradewind.flows.remote import foreign_outputs
+from tradewind.flows.slots import grace_ms, take_due
 from tradewind.flows.store import FlowStore, Opened, Opening
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
-from tradewind.signals.signal import encode, new_signal
 from tradewind.tasks.leader_store import Deposed
 from tradewind.tasks.record import TERMINAL, Status, split_body
 
@@ -31,10 +31,11 @@ BATCH = 200
 
 
 class FlowScheduler:
-    """Runs for one term of the leader."""
+    """Runs for one term of the leader. `news` is set after each round: a cycle may have begun or ended."""
 
-    def __init__(self, store: FlowStore, scheduler_id: str, epoch: int) -> None:
+    def __init__(self, store: FlowStore, scheduler_id: str, epoch: int, news: asyncio.Event | None = None) -> None:
         self.store = store
+        self._news = news
         self.plane: FlowPlane = store.plane
         self._leader = (scheduler_id, epoch)
 
@@ -51,6 +52,8 @@ class FlowScheduler:
                         await asyncio.sleep(0.2)  # Redis is away; the reads above say so
                     wait = client.blpop([self.plane.keys.flows_wake()], timeout=LOOK_S)
                     news = asyncio.create_task(wait, name="flow news")
+                if self._news is not None:
+                    self._news.set()
                 now = self.plane.clock.now_ms()
                 wait_s = LOOK_S if next_ms is None else min(LOOK_S, max(0.0, (next_ms - now) / 1000))
                 if wait_s > 0:
@@ -168,7 +171,9 @@ class FlowScheduler:
         for name in late:
             flow_id, _, cycle = name.decode().rpartition(":")
             try:
-                is_stopped = await self.store.stop(flow_id, int(cycle), "timeout", "", "the cycle's deadline has passed")
+                is_stopped = await self.store.stop(
+                    flow_id, int(cycle), "timeout", "", "the cycle's deadline has passed"
+                )
             except NotFound:
                 is_stopped = False
             if not is_stopped:
@@ -200,47 +205,30 @@ class FlowScheduler:
                 rows = await pipe.execute()
             args: list[Arg] = [*self.plane.head(), self.plane.outbox_max]
             for i, task_id in enumerate(ids):
-                args += _settle_args(task_id.decode(), rows[2 * i], rows[2 * i + 1])
+                args += await self._ending(task_id.decode(), rows[2 * i], rows[2 * i + 1])
             await self.plane.scripts.run("node_settle", [keys.task_ended(HOOK)], args)
             done += len(ids)
 
-
-def _settle_args(task_id: str, row: list[bytes | None], body: bytes | None) -> list[Arg]:
-    nothing: list[Arg] = [task_id, "FAILED", "", "", "", "", "", ""]
-    if row[0] is None or body is None:
-        return nothing
-    status = Status(row[0].decode())
-    request, outcome = split_body(body)
-    kwargs = codec.decode(request).get("kwargs", {})
-    if status not in TERMINAL or not {"flow_id", "cycle", "node_id"} <= kwargs.keys():
-        return nothing
-    ended = codec.decode(outcome) if outcome else {}
-    error = ended.get("error") or {}
-    message = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ")[:500]
-    packed = b""
-    if status is Status.SUCCESS:
-        packed = msgspec.msgpack.encode(foreign_outputs(kwargs, ended.get("result")))
-    worker = (row[1] or b"").decode()
-    return [task_id, status.value, message, kwargs["flow_id"], kwargs["cycle"], kwargs["node_id"], packed, worker]
-
-
-def foreign_outputs(kwargs: dict[str, Any], result: Any) -> dict[str, str]:
-    """What a worker that is not ours answered for a node: `outputs` (or the whole object) by handle, else `result`."""
-    if isinstance(result, dict):
-        values = result.get("outputs") if isinstance(result.get("outputs"), dict) else result
-    else:
-        values = {} if result is None else {"result": result}
-    found = {}
-    for handle, value in (values or {}).items():
-        signal = new_signal(
-            value,
-            source_node=kwargs["node_id"],
-            source_handle=handle,
-            flow_id=kwargs["flow_id"],
-            cycle=kwargs["cycle"],
-        )
-        found[handle] = encode(signal).decode()
-    return found
-
-
-__all__ = ["FlowScheduler", "foreign_outputs", "next_slot"]
+    async def _ending(self, task_id: str, row: list[bytes | None], body: bytes | None) -> list[Arg]:
+        """What node_settle needs of a task that ended; without a flow when there is nothing to settle."""
+        nothing: list[Arg] = [task_id, "FAILED", "", "", "", "", "", ""]
+        if row[0] is None or body is None:
+            return nothing
+        status = Status(row[0].decode())
+        request, outcome = split_body(body)
+        kwargs = codec.decode(request).get("kwargs", {})
+        if status not in TERMINAL or not {"flow_id", "cycle", "node_id"} <= kwargs.keys():
+            return nothing
+        flow_id, cycle, node_id = kwargs["flow_id"], kwargs["cycle"], kwargs["node_id"]
+        ended = codec.decode(outcome) if outcome else {}
+        error = ended.get("error") or {}
+        message = f"{error.get('type', '')}: {error.get('message', '')}".strip(": ")[:500]
+        packed = b""
+        if status is Status.SUCCESS:
+            with translated():
+                version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
+            if version is None:
+                return nothing
+            plan = await self.store.plan(flow_id, version.decode())
+            packed = msgspec.msgpack.encode(foreign_outputs(plan.nodes[node_id], flow_id, cycle, ended.get("result")))
+        return [task_id, status.value, message, flow_id, cycle, node_id, packed, (row[1] or b"").decode()]

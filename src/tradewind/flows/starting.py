@@ -78,7 +78,9 @@ def given_signals(plan: Plan, flow_id: str, signals: Mapping[str, Any]) -> list[
         node_id, _, handle = name.partition(".")
         node = plan.nodes.get(node_id)
         if node is None or not handle:
-            problems.append(Problem("unknown_node", f"signals.{name}", f"name it node.handle; nodes: {_some(plan.nodes)}"))
+            problems.append(
+                Problem("unknown_node", f"signals.{name}", f"name it node.handle; nodes: {_some(plan.nodes)}")
+            )
             continue
         body = encode(new_signal(value, source_node="*", source_handle="*", flow_id=flow_id))
         edges = node.edges_of(handle)
@@ -111,7 +113,7 @@ def _chosen(plan: Plan, request: RunRequest) -> list[str] | None:
 async def _stored(
     store: FlowStore, plan: Plan, flow_id: str, request: RunRequest, only: Sequence[str] | None
 ) -> list[Given]:
-    """What the chosen nodes get over edges from left-out ones: as in the cycle that is named, or the last; else nothing."""
+    """What the chosen nodes get over edges from left-out ones: as in the named cycle, or the last one; else nothing."""
     if only is None:
         return []
     chosen = set(only)
@@ -121,7 +123,7 @@ async def _stored(
     cycle = request.from_cycle
     if cycle is None:
         cycle = int((await store.read(flow_id)).get("last_cycle", -1))
-    elif not 0 <= cycle:
+    elif not cycle >= 0:
         raise unknown_cycle(flow_id, cycle)
     with translated():
         pipe = store.plane.tasks.redis.pipeline(transaction=False)

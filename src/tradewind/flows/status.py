@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tradewind import codec
 from tradewind.clock import iso
+from tradewind.errors import NotFound
 from tradewind.flows.plan import OUTSIDE, Plan, PlannedNode
 from tradewind.flows.store import FlowStore, unknown_cycle
 from tradewind.redis.connection import translated
@@ -27,15 +29,17 @@ class FlowStatus:
         """The seed's flow record, its JSON decoded, with the state of its last cycle. Raises NotFound."""
         raw = await self.store.read(flow_id)
         view = flow_view(raw)
-        last = view["last_cycle"]
-        view["current_cycle_status"] = await self.cycle(flow_id, last) if last >= 0 else None
+        view["current_cycle_status"] = None
+        if view["last_cycle"] >= 0:
+            with suppress(NotFound):  # so old that nobody remembers it
+                view["current_cycle_status"] = await self.cycle(flow_id, view["last_cycle"])
         return view
 
     async def cycle(self, flow_id: str, cycle: int) -> dict[str, Any]:
         """The seed's cycle status: its nodes with their states. Raises NotFound."""
         raw = await self._cycle_hash(flow_id, cycle)
         if raw is None:
-            return _recorded(await self._entry(flow_id, cycle), flow_id, cycle)
+            return recorded_view(await self._entry(flow_id, cycle), flow_id, cycle)
         nodes = await self._nodes(flow_id, cycle, raw)
         return {**cycle_view(raw), "nodes": nodes, "node_count": len(nodes)}
 
@@ -49,7 +53,9 @@ class FlowStatus:
             return {**view, "cycle_status": None, "nodes": {}, "statistics": statistics([])}
         found = await self.cycle(flow_id, cycle)
         nodes = found.pop("nodes")
-        rest = {key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "error") if key in found}
+        rest: dict[str, Any] = {
+            key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "error") if key in found
+        }
         return {
             **view,
             "cycle_status": found["status"],
@@ -62,14 +68,16 @@ class FlowStatus:
         """Why a node has not ended: which inputs it waits for, or where its task stands. Raises NotFound."""
         raw = await self._cycle_hash(flow_id, cycle)
         if raw is None:
-            raise unknown_cycle(flow_id, cycle)
+            return await self._why_ended(flow_id, cycle, node_id)
         plan = await self.store.plan(flow_id, raw["version"])
         node = _node(plan, node_id)
         states = await self._nodes(flow_id, cycle, raw, [node_id])
         state = states[node_id]
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
         with translated():
-            arrived = {k.decode(): v for k, v in (await client.hgetall(keys.cycle_inputs(flow_id, cycle, node_id))).items()}
+            arrived = {
+                k.decode(): v for k, v in (await client.hgetall(keys.cycle_inputs(flow_id, cycle, node_id))).items()
+            }
         missing = []
         sources = {source for pairs in node.sources.values() for source, _ in pairs}
         others = await self._nodes(flow_id, cycle, raw, sorted(sources)) if sources else {}
@@ -82,8 +90,30 @@ class FlowStatus:
             source, _, handle = edge.partition("->")
             name = source.partition(":")[0]
             missing.append({"input": handle, "from": source, "source_status": others[name]["status"]})
-        return {"flow_id": flow_id, "cycle": cycle, "node_id": node_id, "status": state["status"],
-                "reason": _reason(state, missing), "missing": missing, "arrived": sorted(e for e in arrived if "->" in e)}  # fmt: skip
+        return {
+            "flow_id": flow_id,
+            "cycle": cycle,
+            "node_id": node_id,
+            "status": state["status"],
+            "reason": _reason(state, missing),
+            "missing": missing,
+            "arrived": sorted(edge for edge in arrived if "->" in edge),
+        }
+
+    async def _why_ended(self, flow_id: str, cycle: int, node_id: str) -> dict[str, Any]:
+        state = recorded_view(await self._entry(flow_id, cycle), flow_id, cycle)["nodes"].get(node_id)
+        if state is None:
+            message = f"cycle {cycle} of {flow_id!r} has no node {node_id!r}"
+            raise NotFound(message, code="node_not_found", hint="see its nodes")
+        return {
+            "flow_id": flow_id,
+            "cycle": cycle,
+            "node_id": node_id,
+            "status": state["status"],
+            "reason": _reason(state, []),
+            "missing": [],
+            "arrived": [],
+        }
 
     async def _cycle_hash(self, flow_id: str, cycle: int) -> dict[str, str] | None:
         if cycle < 0:
@@ -120,8 +150,6 @@ class FlowStatus:
 
 
 def _node(plan: Plan, node_id: str) -> PlannedNode:
-    from tradewind.errors import NotFound
-
     node = plan.nodes.get(node_id)
     if node is None:
         raise NotFound(f"flow {plan.spec.id!r} has no node {node_id!r}", code="node_not_found", hint="see its nodes")
@@ -131,9 +159,9 @@ def _node(plan: Plan, node_id: str) -> PlannedNode:
 def _node_view(node: PlannedNode, line: str | None, row: list[bytes | None], arrived: bytes | None) -> dict[str, Any]:
     status, start, worker, attempt, progress, error = ((v or b"").decode() for v in row)
     view: dict[str, Any] = {
-        "status": "pending", "error_message": None, "started_at": None, "finished_at": None, "worker_id": worker or None,
-        "type": node.spec.type, "component_id": node.component, "attempt": int(attempt or 0), "message": "",
-        "progress": codec.decode(progress) if progress else None,
+        "status": "pending", "error_message": None, "started_at": None, "finished_at": None,
+        "worker_id": worker or None, "type": node.spec.type, "component_id": node.component,
+        "attempt": int(attempt or 0), "message": "", "progress": codec.decode(progress) if progress else None,
     }  # fmt: skip
     if line is not None:
         state, began, ended, done_by, message = line.split(" ", 4)
@@ -219,14 +247,14 @@ def cycle_view(raw: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _recorded(entry: CycleEntry, flow_id: str, cycle: int) -> dict[str, Any]:
+def recorded_view(entry: CycleEntry, flow_id: str, cycle: int) -> dict[str, Any]:
     """A cycle that only SQL has."""
     nodes = {}
     for name, (state, began, ended, message) in (entry.nodes or {}).items():
         nodes[name] = {
             "status": state, "error_message": (message or None) if state != "completed" else None,
-            "started_at": iso(began) if began else None, "finished_at": iso(ended) if ended else None, "worker_id": None,
-            "message": message,
+            "started_at": iso(began) if began else None, "finished_at": iso(ended) if ended else None,
+            "worker_id": None, "message": message,
         }  # fmt: skip
     counts = entry.counts
     return {

@@ -54,7 +54,7 @@ class Opening(msgspec.Struct):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """`cycle` is -1 when none was started; `why`: buffered, skipped, waits, moved, version, stopped:{status}, full, previous."""
+    """`cycle` is -1 when none was started; `why`: buffered, skipped, waits, moved, version, previous or a state."""
 
     cycle: int
     why: str = ""
@@ -148,7 +148,9 @@ class FlowStore:
 
     # states
 
-    async def move(self, flow_id: str, verb: str, spec: FlowSpec | None = None, version: str = "") -> tuple[str, list[int]]:
+    async def move(
+        self, flow_id: str, verb: str, spec: FlowSpec | None = None, version: str = ""
+    ) -> tuple[str, list[int]]:
         """start, pause, resume, drain, stop, delete: the state it is in then, and its running cycles.
 
         Raises NotFound, Conflict when that is not possible from where it is, StaleVersion.
@@ -172,7 +174,13 @@ class FlowStore:
     async def delete_some(self, flow_id: str) -> tuple[bool, int]:
         """One step of deleting: (all gone, cycles that still run)."""
         keys = self.plane.keys
-        names = [keys.flow(flow_id), keys.flow_cycles(flow_id), keys.flow_running(flow_id), keys.flows(), keys.flows_due()]
+        names = [
+            keys.flow(flow_id),
+            keys.flow_cycles(flow_id),
+            keys.flow_running(flow_id),
+            keys.flows(),
+            keys.flows_due(),
+        ]
         reply = await self.plane.scripts.run("flow_delete", names, [*self.plane.head(), flow_id, FORGET_A_CALL])
         return reply[0] == 1, int(reply[1]) if reply[0] == -1 else 0
 
@@ -189,9 +197,9 @@ class FlowStore:
         timeout_ms = int((o.timeout_s or settings.cycle_timeout_s) * 1000)
         args: list[Arg] = [
             *self.plane.head(), flow_id, leader[0] if leader else "", leader[1] if leader else 0, o.version, o.slot_ms,
-            "" if o.due_ms is None else o.due_ms, "" if o.next_ms is None else o.next_ms, o.overlap, o.trigger, o.request,
-            timeout_ms, settings.keep_cycles, int(self.plane.is_amqp), self.plane.outbox_max, o.parent, o.missed,
-            self.plane.tasks.settings.outbox_max, o.run_id, o.on_failure, -1 if o.only is None else len(o.only),
+            "" if o.due_ms is None else o.due_ms, "" if o.next_ms is None else o.next_ms, o.overlap, o.trigger,
+            o.request, timeout_ms, settings.keep_cycles, int(self.plane.is_amqp), self.plane.outbox_max,
+            o.parent, o.missed, self.plane.tasks.settings.outbox_max, o.run_id, o.on_failure, -1 if o.only is None else len(o.only),
             *(o.only or ()),
         ]  # fmt: skip
         for signal in o.given:

@@ -22,10 +22,9 @@ class Decision(msgspec.Struct, forbid_unknown_fields=True):
 
 @node("approval", category="human", open_inputs=True)
 class Approval(Node):
-    """Waits for a person to approve or reject, without holding a place at a worker.
+    """Waits, without holding a place at a worker, for a person to approve or reject what came in at `request`.
 
-    The decision is a signal to the handle `decision`: true, false, or {approved, note, by}. What is wired to
-    `request` is shown to the person and goes on with the decision.
+    The decision is a signal to the handle `decision`: true, false, or {approved, note, by}.
     """
 
     message: Annotated[str, Meta(max_length=2000, description="What the person is asked.")] = "Go on?"
@@ -70,7 +69,9 @@ class Approval(Node):
         return decision
 
     def _undecided(self) -> Decision:
-        if self.state is None:
+        if (
+            self.state is None and not self.decision.is_connected
+        ):  # else it waited long enough, or no decision will come
             self.persist_log(f"Waits for a decision: {self.message}", metadata={"request": self.inputs.get("request")})
             raise Suspend(self.timeout, {"asked": True})
         if self.on_timeout == "fail":

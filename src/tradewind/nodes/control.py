@@ -22,9 +22,9 @@ MAX_DELAY_S = 30 * 86_400
 
 @node("condition", category="control", open_inputs=True, inline=True)
 class Condition(Node):
-    """Goes on at `true` or at `false`; what hangs on the other one is skipped. Can stop the rest instead.
+    """Passes its input `value`, or else the outcome, on at `true` or at `false`; the other way is skipped.
 
-    What is wired to the input `value` is passed on; without it, the outcome is.
+    Can stop the rest instead.
     """
 
     expression: Annotated[ExpressionText, Meta(description="Over the inputs, for example: price < threshold")]
@@ -63,10 +63,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 @node("switch", category="control", open_inputs=True, open_outputs=True, inline=True)
 class Switch(Node):
-    """Goes on at the output of the first case that fits; what hangs on the others is skipped.
-
-    What is wired to the input `value` is passed on; without it, the result of the expression is.
-    """
+    """Passes its input `value`, or else the result, on at the first case that fits; the other ways are skipped."""
 
     cases: Annotated[
         list[Case] | dict[str, HandleName],

@@ -20,7 +20,7 @@ MAX_ITEMS = 100_000
 MAX_CYCLES = 1_000
 MAX_STATE_BYTES = 1_000_000
 MAX_CONCURRENCY = 100
-BREATH = 500  # evaluations between two chances for others on the loop
+BREATH_S = 0.005  # of computing between two chances for others on the loop
 
 
 @node("map", category="flow", open_inputs=True)
@@ -61,10 +61,12 @@ class Map(Node):
     async def _by_expression(self) -> tuple[list[Any], list[Any]]:
         self._check_length(MAX_ITEMS)
         compute, values = formula(self.expression), dict(self.inputs)
-        results, errors = [], []
+        results, errors, time = [], [], asyncio.get_running_loop().time
+        end = time() + BREATH_S
         for index, item in enumerate(self.items.value):
-            if index % BREATH == BREATH - 1:
+            if time() > end:
                 await asyncio.sleep(0)
+                end = time() + BREATH_S
             values["item"], values["index"] = item, index
             try:
                 results.append(compute(values))
@@ -82,13 +84,16 @@ class Map(Node):
         results, errors = list(state["results"]), list(state["errors"])
         if state["running"]:
             await self._gather(state["running"], results, errors)
-        coming = self.items.value[len(results) : len(results) + self.concurrency]
-        if not coming:
-            return results, errors
-        self.progress(len(results) / len(self.items.value))
-        state = {"attempt": self.attempt, "results": results, "errors": errors, "running": []}
-        for item in coming:
-            state["running"].append(await self._start(item))
+        while True:
+            coming = self.items.value[len(results) : len(results) + self.concurrency]
+            if not coming:
+                return results, errors
+            self.progress(len(results) / len(self.items.value))
+            running = [await self._start(item) for item in coming]
+            if any(isinstance(cycle, int) for cycle in running):
+                break
+            await self._gather(running, results, errors)  # none could be started: there is nothing to wait for
+        state = {"attempt": self.attempt, "results": results, "errors": errors, "running": running}
         if len(codec.encode(state)) > MAX_STATE_BYTES:
             raise NodeValidationException(
                 f"the results of node {self.node_id!r} are larger than {MAX_STATE_BYTES} bytes", ["output"],

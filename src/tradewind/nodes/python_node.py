@@ -37,10 +37,10 @@ def is_allowed() -> bool:
 
 @node("python", category="code", open_inputs=True, open_outputs=True)
 class PythonNode(Node):
-    """Runs Python code in a process of its own, with limits on time, memory, files and processes.
+    """Runs Python code in a limited process of its own. Off unless the setting `flows.code_nodes` is on.
 
     The code defines `run(inputs)`. What that returns is sent on `result`; the entries of a dict also on handles of
-    their names. Prints go to the flow's log. Off by default (setting `flows.code_nodes`).
+    their names. Prints go to the flow's log.
     """
 
     code: Annotated[str, Meta(min_length=1, max_length=MAX_CHARACTERS, description="Must define def run(inputs).")]

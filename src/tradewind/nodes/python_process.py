@@ -61,7 +61,7 @@ async def run_code(code: str, inputs: dict[str, Any], *, timeout_s: float, memor
     }  # fmt: skip
     request = codec.encode({"code": code, "inputs": inputs, "limits": limits})
     async with _slot():
-        folder = tempfile.TemporaryDirectory(prefix="tradewind-code-", ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix=f"tradewind-code-{os.getpid()}-", ignore_cleanup_errors=True)
         try:
             if os.getuid() == 0:
                 os.chown(folder.name, python_child.NOBODY, python_child.NOBODY)

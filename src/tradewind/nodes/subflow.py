@@ -24,7 +24,10 @@ class Subflow(Node):
     """
 
     flow: Annotated[str, Meta(pattern=FLOW_ID, description="The id of a registered flow.")]
-    targets: dict[str, Annotated[str, Meta(pattern=TARGET)]] = msgspec.field(name="inputs", default_factory=dict)
+    targets: Annotated[
+        dict[str, Annotated[str, Meta(pattern=TARGET)]],
+        Meta(description="Input of this node → node.handle of the other flow that takes its value."),
+    ] = msgspec.field(name="inputs", default_factory=dict)
     timeout: Annotated[float, Meta(gt=0, le=7 * 86_400, description="How long to wait for it, in seconds.")] = 3600.0
     sent: Output[dict[str, Any]] = Output(name="outputs", description="What its nodes sent: node, handle, value.")
 

@@ -208,11 +208,11 @@ class Keys:
         return f"{self.p}flows:held"
 
     def flows_queues(self) -> str:
-        """zset; `{flow}:{cycle}` whose queues were declared on the broker; score = ms when. Until they are deleted. FlowSignals."""
+        """hash; `{flow}:{cycle}` → ids of the nodes whose queues were declared on the broker. Until they are deleted. BrokerKeeper."""
         return f"{self.p}flows:queues"
 
     def flows_hosts(self) -> str:
-        """hash; `{flow}:{cycle}` → id of the worker that consumes its queues. Until the cycle ends. FlowSignals."""
+        """hash; `{flow}:{cycle}` → id of the worker that consumes its queues. Until the cycle ends. BrokerKeeper."""
         return f"{self.p}flows:hosts"
 
     def component_stop(self, flow_id: str, cycle: int, component_id: int) -> str:

@@ -15,12 +15,13 @@ from urllib.parse import unquote, urlsplit
 import structlog
 from aio_pika.exceptions import AuthenticationError, ProbableAuthenticationError
 
-from tradewind.errors import Invalid, NotFound, TradewindError, Unavailable
+from tradewind.errors import Invalid, NotFound, Unavailable
 from tradewind.ids import new_id
 from tradewind.settings import mask_url
-from tradewind.signals.amqp_link import TROUBLE, AmqpLink
+from tradewind.signals.amqp_channels import TROUBLE
+from tradewind.signals.amqp_link import AmqpLink
 from tradewind.signals.exchange import Consumer, Delivery, Exchange, Handler, Message, Unroutable
-from tradewind.signals.routing import LIMIT, check_length
+from tradewind.signals.routing import check_length, fits
 from tradewind.signals.subscription import Outcome, Redelivery, Settle, Subscription
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
-_MAY_PASS: tuple[type[BaseException], ...] = (TradewindError, *TROUBLE)
 
 
 class AmqpExchange(Exchange):
@@ -50,9 +50,11 @@ class AmqpExchange(Exchange):
         self._ready = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._consumers: set[Subscription] = set()
-        self._tags: dict[Subscription, str] = {}
+        self._tags: dict[Subscription, tuple[AmqpLink, str]] = {}
 
     async def open(self) -> None:
+        if self._keeper is not None:
+            return
         async with self._translated():
             self._link = await self._connect()
         self._ready.set()
@@ -76,13 +78,14 @@ class AmqpExchange(Exchange):
             await (await self._live(self._answer_s)).declare(queues)
 
     async def delete_queues(self, names: Iterable[str]) -> None:
-        gone = {name for name in names if len(name.encode()) <= LIMIT}
+        gone = {name for name in names if fits(name)}
         async with self._translated():
             link = await self._live(self._answer_s)
             ended = [consumer for consumer in self._tags if consumer.queue in gone]
             for consumer in ended:
                 consumer.end()
-            await link.drop([self._tags.pop(consumer) for consumer in ended])
+            places = [self._tags.pop(consumer) for consumer in ended]
+            await link.drop([tag for place, tag in places if place is link])
             await link.delete(gone)
 
     async def publish(self, messages: Sequence[Message]) -> None:
@@ -124,11 +127,13 @@ class AmqpExchange(Exchange):
                 consumer.start(_delivery(message, consumer.queue), settle)
 
         await link.consume(consumer.queue, take, consumer.prefetch, tag)
-        self._tags[consumer] = tag
+        self._tags[consumer] = link, tag
+        if consumer.is_ended:  # cancelled meanwhile
+            await self._unsubscribe(consumer)
 
     async def _unsubscribe(self, consumer: Subscription) -> None:
-        tag, link = self._tags.pop(consumer, None), self._link
-        if tag is not None and link is not None:
+        if (place := self._tags.pop(consumer, None)) is not None:
+            link, tag = place
             with suppress(*TROUBLE):  # a connection in trouble has no consumers
                 await link.unsubscribe(tag)
 
@@ -175,21 +180,21 @@ class AmqpExchange(Exchange):
                 link = await self._connect()
                 await self._resubscribe(link)
                 return link
-            except _MAY_PASS as error:
+            except BaseException as error:
                 if link is not None:
                     await link.close()
-                if (text := self._say(error)) != told:
+                if not isinstance(error, Exception):
+                    raise
+                if (text := self._say(error)) != told:  # whatever it is, the next attempt may succeed
                     told = text
                     log.warning("cannot reach the broker yet", broker=mask_url(self._url), error=text)
-            except BaseException:
-                if link is not None:
-                    await link.close()
-                raise
             await asyncio.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
 
     async def _resubscribe(self, link: AmqpLink) -> None:
         for consumer in list(self._tags):
+            if consumer.is_ended:
+                continue
             try:
                 await self._subscribe(consumer, link)
             except NotFound:
@@ -203,7 +208,7 @@ class AmqpExchange(Exchange):
         )
 
     def _queue_deleted(self, tag: str) -> None:
-        for consumer in [consumer for consumer, its in self._tags.items() if its == tag]:
+        for consumer in [consumer for consumer, (_, its) in self._tags.items() if its == tag]:
             del self._tags[consumer]
             consumer.end()
 
@@ -235,7 +240,7 @@ def _delivery(message: DeliveredMessage, queue: str) -> Delivery:
         routing_key=message.routing_key or "",
         body=message.body,
         headers=dict(properties.headers or {}),
-        expiration_ms=int(expiration) if expiration.isdigit() else None,
+        expiration_ms=int(expiration) if expiration.isascii() and expiration.isdigit() else None,
         message_id=properties.message_id or "",
         queue=queue,
         redelivered=bool(message.redelivered),

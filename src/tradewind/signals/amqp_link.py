@@ -1,4 +1,4 @@
-"""One connection to RabbitMQ with its channels, from open to lost; `amqp.py` opens the next one.
+"""Our standing with RabbitMQ, from open to lost; `amqp.py` opens the next one.
 
 aio-pika's own robust connection is not used: after a reconnect it declares again every queue it knew, so queues that
 were deleted meanwhile would come back, and it never gets ready when one that is consumed is gone.
@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import aio_pika
-from aio_pika.exceptions import (
-    CONNECTION_EXCEPTIONS,
-    ChannelInvalidStateError,
-    ChannelNotFoundEntity,
-    ChannelPreconditionFailed,
-    PublishError,
-)
+from aio_pika.abc import AbstractConnection
+from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, PublishError
 
 from tradewind.errors import Conflict, NotFound
 from tradewind.ids import new_id
+from tradewind.signals.amqp_channels import Desk, Lost, Work, answered, close, connect, open_channel
 from tradewind.signals.exchange import Message
 from tradewind.signals.routing import EXCHANGE
 
@@ -30,75 +25,69 @@ if TYPE_CHECKING:
     from aiormq.abc import DeliveredMessage
     from aiormq.channel import Channel
 
-#: What may come out of a connection that is in trouble (a timeout is an OSError).
-TROUBLE: tuple[type[BaseException], ...] = CONNECTION_EXCEPTIONS
-HEARTBEAT_S = 10
 _AT_ONCE = 250
 _DESKS, _PART = 4, 25
-T = TypeVar("T")
-_Work: TypeAlias = "Callable[[Channel, Sequence[str]], Awaitable[None]]"
-
-
-class Lost(ConnectionError):
-    """The connection went away while somebody waited for an answer."""
 
 
 class AmqpLink:
-    """Channels: one to publish, a few for declarations, one per prefetch to consume.
+    """Two connections, because a broker that is short of memory stops reading from those that publish, and would read no
+    acknowledgements either. Channels: one to publish, a few for declarations, one per prefetch to consume.
 
-    `lost` is set when the connection, or a channel that somebody depends on, is gone; then only `close` is left to do.
+    `lost` is set when a connection, or a channel that somebody depends on, is gone; then only `close` is left to do.
     """
 
     def __init__(
         self,
-        connection: aio_pika.abc.AbstractConnection,
+        speaking: AbstractConnection,
+        listening: AbstractConnection,
         publisher: Channel,
         answer_s: float,
         ended: Callable[[str], None],
     ) -> None:
         self.lost = asyncio.Event()
-        self._connection, self._publisher = connection, publisher
+        self._speaking, self._listening, self._publisher = speaking, listening, publisher
         self._answer_s, self._ended = answer_s, ended
         self._consuming: dict[int, Channel] = {}
         self._channel_of: dict[str, Channel] = {}
         self._consume_lock = asyncio.Lock()
-        self._desks = [_Desk(connection, answer_s) for _ in range(_DESKS)]
+        self._desks = [Desk(listening, answer_s) for _ in range(_DESKS)]
         self._in_flight: set[str] = set()
         self._numbers = itertools.count()
         self._watch(publisher)
+        listening.close_callbacks.add(self._on_lost)
 
     @classmethod
-    async def open(
-        cls, url: str, *, connect_s: float, answer_s: float, ended: Callable[[str], None] = lambda tag: None
-    ) -> AmqpLink:
+    async def open(cls, url: str, *, connect_s: float, answer_s: float, ended: Callable[[str], None]) -> AmqpLink:
         """Connect and declare the exchange. `ended` is told the tag of a consumer whose queue somebody deleted.
 
         Raises one of TROUBLE, or Conflict.
         """
-        options: dict[str, Any] = {} if "heartbeat=" in url else {"heartbeat": HEARTBEAT_S}
-        async with asyncio.timeout(connect_s):
-            connection = await aio_pika.connect(
-                url, client_properties={"connection_name": "tradewind signals"}, **options
-            )
-            try:
-                publisher = await _open_channel(connection, confirms=True)
-                await publisher.exchange_declare(EXCHANGE, exchange_type="topic", durable=True)
-            except ChannelPreconditionFailed as error:
+        opened: list[AbstractConnection] = []
+        try:
+            async with asyncio.timeout(connect_s):
+                for purpose in ("publisher", "consumer"):
+                    opened.append(await connect(url, purpose))
+                publisher = await open_channel(opened[0], confirms=True)
+                await answered(publisher.exchange_declare(EXCHANGE, exchange_type="topic", durable=True))
+            return cls(*opened, publisher, answer_s, ended)
+        except BaseException as error:
+            for connection in opened:
+                await close(connection, answer_s)
+            if isinstance(error, ChannelPreconditionFailed):
                 hint = f"delete {EXCHANGE} on the broker; it is declared again as a durable topic exchange"
                 text = f"the broker has another kind of exchange named {EXCHANGE}: {error}"
-                await _close(connection, answer_s)
                 raise Conflict(text, code="other_exchange", hint=hint) from error
-            except BaseException:
-                await _close(connection, answer_s)
-                raise
-        return cls(connection, publisher, answer_s, ended)
+            raise
 
     def _watch(self, channel: Channel) -> None:
-        channel.closing.add_done_callback(lambda _: self.lost.set())
+        channel.closing.add_done_callback(self._on_lost)
+
+    def _on_lost(self, *_: object) -> None:
+        self.lost.set()
 
     async def close(self) -> None:
         self.lost.set()
-        await _close(self._connection, self._answer_s)
+        await asyncio.gather(close(self._speaking, self._answer_s), close(self._listening, self._answer_s))
 
     async def publish(self, messages: Sequence[Message], confirm_s: float) -> list[Message]:
         """Publish and wait for all confirms, `confirm_s` for each 250; which messages found no queue.
@@ -107,7 +96,7 @@ class AmqpLink:
         """
         if len(messages) == 1:
             async with asyncio.timeout(confirm_s):
-                return [] if await _answered(self._publish_one(messages[0])) else [messages[0]]
+                return [] if await answered(self._publish_one(messages[0])) else [messages[0]]
         lost = []
         for part in (messages[start : start + _AT_ONCE] for start in range(0, len(messages), _AT_ONCE)):
             async with asyncio.timeout(confirm_s):
@@ -127,16 +116,16 @@ class AmqpLink:
         if name in self._in_flight:
             name = f"{name[:200]}~{next(self._numbers)}"
         self._in_flight.add(name)
-        properties = aio_pika.Message(
-            b"",
-            headers=message.headers,
-            content_type="application/json",
-            delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
-            message_id=name,
-        ).properties
-        if message.expiration_ms is not None:
-            properties.expiration = str(message.expiration_ms)
         try:
+            properties = aio_pika.Message(
+                b"",
+                headers=message.headers,
+                content_type="application/json",
+                delivery_mode=aio_pika.DeliveryMode.PERSISTENT,
+                message_id=name,
+            ).properties
+            if message.expiration_ms is not None:
+                properties.expiration = str(message.expiration_ms)
             await self._publisher.basic_publish(
                 message.body,
                 exchange=EXCHANGE,
@@ -189,19 +178,19 @@ class AmqpLink:
             async with self._consume_lock:
                 channel = self._consuming.get(prefetch)
                 if channel is None:
-                    channel = await _answered(_open_channel(self._connection, confirms=False))
-                    await _answered(channel.basic_qos(prefetch_count=prefetch))  # counts for each consumer by itself
+                    channel = await open_channel(self._listening, confirms=False)
+                    await answered(channel.basic_qos(prefetch_count=prefetch))  # counts for each consumer by itself
                     channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
                     self._watch(channel)
                     self._consuming[prefetch] = channel
-            await _answered(channel.basic_consume(queue, callback, consumer_tag=tag))
+            await answered(channel.basic_consume(queue, callback, consumer_tag=tag))
         self._channel_of[tag] = channel
 
     async def unsubscribe(self, tag: str) -> None:
         channel = self._channel_of.pop(tag, None)
         if channel is not None and not channel.is_closed:
             async with asyncio.timeout(self._answer_s):
-                await _answered(channel.basic_cancel(tag))
+                await answered(channel.basic_cancel(tag))
 
     async def drop(self, tags: Iterable[str]) -> None:
         """Unsubscribe consumers whose queues are about to be deleted: what is on its way to them is lost."""
@@ -214,14 +203,14 @@ class AmqpLink:
         async with asyncio.timeout(self._answer_s):
             for prefetch, channel in list(self._consuming.items()):
                 if channel in channels:
-                    await _answered(channel.basic_qos(prefetch_count=prefetch))  # its answer comes after the cancels
+                    await answered(channel.basic_qos(prefetch_count=prefetch))  # its answer comes after the cancels
 
     async def _on_cancelled(self, frame: Any) -> None:
         tag = frame.consumer_tag
         if self._channel_of.pop(tag, None) is not None:
             self._ended(tag)
 
-    async def _administer(self, names: Sequence[str], work: _Work) -> None:
+    async def _administer(self, names: Sequence[str], work: Work) -> None:
         """Spread the work over the desks: the broker takes milliseconds for a queue, and serves several at a time."""
         parts = [names[start : start + _PART] for start in range(0, len(names), _PART)]
         desks = itertools.cycle(self._desks)
@@ -231,56 +220,3 @@ class AmqpLink:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-
-
-class _Desk:
-    """A channel for declarations, opened when needed and anew after a refusal, which closes it."""
-
-    def __init__(self, connection: aio_pika.abc.AbstractConnection, answer_s: float) -> None:
-        self._connection, self._answer_s = connection, answer_s
-        self._channel: Channel | None = None
-        self._lock = asyncio.Lock()
-
-    async def do(self, names: Sequence[str], work: _Work) -> None:
-        """Do it, then ask for an answer, before which all of it is done or refused."""
-        async with self._lock, asyncio.timeout(self._answer_s):
-            channel = self._channel
-            if channel is None or channel.is_closed:
-                channel = await _answered(_open_channel(self._connection, confirms=False))
-            self._channel = None  # until it has answered: it may be closed, or still at work for somebody who left
-            try:
-                await _answered(work(channel, names))
-                await _answered(channel.exchange_declare(EXCHANGE, exchange_type="topic", passive=True))
-            except ChannelInvalidStateError:
-                raise _reason(channel) from None
-            self._channel = channel
-
-
-async def _open_channel(connection: aio_pika.abc.AbstractConnection, *, confirms: bool) -> Channel:
-    channel = connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
-    await channel.initialize()
-    return cast("Channel", await channel.get_underlay_channel())
-
-
-def _reason(channel: Channel) -> BaseException:
-    """Why the broker closed the channel."""
-    closing = channel.closing
-    error = closing.exception() if closing.done() and not closing.cancelled() else None
-    return error or Lost("the channel was closed")
-
-
-async def _close(connection: aio_pika.abc.AbstractConnection, timeout_s: float) -> None:
-    with suppress(*TROUBLE):
-        async with asyncio.timeout(timeout_s):
-            await connection.close()
-
-
-async def _answered(call: Awaitable[T]) -> T:
-    """The client cancels whoever waits on a connection that closes; only our own cancellation may look like one."""
-    try:
-        return await call
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise Lost("the connection was closed") from error

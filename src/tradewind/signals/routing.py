@@ -122,9 +122,14 @@ def _word(text: str) -> str:
     return text
 
 
+def fits(text: str) -> bool:
+    """True if AMQP can carry it as a key or a name."""
+    return text.isprintable() and len(text.encode()) <= LIMIT
+
+
 def check_length(text: str) -> str:
-    """The text, if AMQP can carry it as a key or a name. Raises Invalid."""
-    if len(text.encode(errors="surrogatepass")) > LIMIT or not text.isprintable():
+    """The text, if it fits. Raises Invalid."""
+    if not fits(text):
         message = f"{text[:80]!r} is longer than {LIMIT} bytes, or not plain text"
         raise Invalid(message, code="bad_name", hint="make keys and names with tradewind.signals.routing")
     return text

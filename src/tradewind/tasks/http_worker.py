@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import httpx2 as httpx
 import structlog
@@ -35,29 +37,46 @@ class RemoteFailed(Exception):
     """The service answered that the task failed, or did not answer as it should."""
 
 
+#: How another room words the call for its tasks: given the worker's id, what goes beside the attempt's own fields.
+Wording = Callable[[str, Taken, Request], Awaitable[dict[str, Any]]]
+
+
 class HttpExecutor:
-    def __init__(self, client: httpx.AsyncClient, address: str) -> None:
+    """`rooms`: hook → wording of that room's tasks, which may also be served on `/nodes/execute`."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, worker_id: str, address: str, rooms: Mapping[str, Wording] | None = None
+    ) -> None:
         self._client = client
-        self._url = address.rstrip("/") + "/execute"
+        self._worker_id = worker_id
+        self._address = address.rstrip("/")
+        self._url = self._address + "/execute"
+        self._rooms = dict(rooms or {})
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
-        body = {
+        wording = self._rooms.get(taken.hook)
+        body: dict[str, Any] = {
             "task_id": taken.id, "task_type": taken.type, "args": request.args, "kwargs": request.kwargs,
             "attempt": taken.attempt, "token": taken.token, "deadline_ms": now_ms() + taken.left_ms,
         }  # fmt: skip
-        headers = {"Content-Type": "application/json"}
-        try:
-            answer = await self._client.post(
-                self._url, content=codec.encode(body), headers=headers, timeout=taken.left_ms / 1000
-            )
-        except httpx.HTTPError as error:
-            raise RemoteFailed(f"POST {self._url}: {type(error).__name__} {error}") from error
+        if wording is not None:
+            body = {**body, **await wording(self._worker_id, taken, request)}
+        answer = await self._post(self._url, body, taken.left_ms)
+        if answer.status_code in (404, 405) and wording is not None:
+            answer = await self._post(self._address + "/nodes/execute", body, taken.left_ms)
         status, data = answer.status_code, answer.content
         if status >= 500 or status in (408, 429):
             raise RemoteFailed(f"POST {self._url} answered {status}")
         if not 200 <= status < 300:
             raise Abort(f"POST {self._url} answered {status}: {data[:200].decode(errors='replace')}")
         return _result(data, self._url)
+
+    async def _post(self, url: str, body: dict[str, Any], left_ms: int) -> httpx.Response:
+        headers = {"Content-Type": "application/json"}
+        try:
+            return await self._client.post(url, content=codec.encode(body), headers=headers, timeout=left_ms / 1000)
+        except httpx.HTTPError as error:
+            raise RemoteFailed(f"POST {url}: {type(error).__name__} {error}") from error
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""
@@ -97,8 +116,9 @@ class _Call:
 class HttpDispatch:
     """Serves every registered worker that has an address and does not pull by itself."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: Plane, rooms: Mapping[str, Wording] | None = None) -> None:
         self.plane = plane
+        self._rooms = dict(rooms or {})
 
     async def run(self) -> None:
         served: dict[str, asyncio.Task[None]] = {}
@@ -148,7 +168,7 @@ class HttpDispatch:
         if not generation:
             return
         store = WorkerStore(self.plane, worker_id, generation)
-        executor = HttpExecutor(client, address)
+        executor = HttpExecutor(client, worker_id, address, self._rooms)
         blocking = self.plane.link.new_client(LOOK_S)
         try:
             held = await store.sync()

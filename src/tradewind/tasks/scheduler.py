@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from tradewind.errors import TradewindError, Unavailable
 from tradewind.ids import short_random
 from tradewind.tasks.archive import Archiver
-from tradewind.tasks.http_worker import HttpDispatch
+from tradewind.tasks.http_worker import HttpDispatch, Wording
 from tradewind.tasks.leader import Leadership
 from tradewind.tasks.leader_store import Deposed, LeaderStore
 from tradewind.tasks.periodic import Periodic
@@ -34,10 +34,20 @@ Room = Callable[[LeaderStore], Mapping[str, Callable[[], Awaitable[None]]]]
 
 
 class Scheduler:
-    def __init__(self, plane: Plane, store: TaskStore, scheduler_id: str = "", rooms: Sequence[Room] = ()) -> None:
+    """`rooms`: what other rooms do in the leader; `wordings`: hook → how their tasks are told to HTTP workers."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        store: TaskStore,
+        scheduler_id: str = "",
+        rooms: Sequence[Room] = (),
+        wordings: Mapping[str, Wording] | None = None,
+    ) -> None:
         self.plane = plane
         self.store = store
         self._rooms = tuple(rooms)
+        self._wordings = dict(wordings or {})
         self.id = scheduler_id or f"scheduler-{short_random()}"
         self.leadership: Leadership | None = None
 
@@ -66,7 +76,7 @@ class Scheduler:
             ("tick", lambda: self._tick(store)),
             ("sweep", lambda: self._sweep(store)),
             ("periodic", Periodic(self.plane, self.store).run),
-            ("http workers", HttpDispatch(self.plane).run),
+            ("http workers", HttpDispatch(self.plane, self._wordings).run),
         ]
         if self.store.archive is not None and self.plane.settings.archive:
             jobs.append(("archive", Archiver(self.plane, self.store.archive).run))

@@ -41,7 +41,9 @@ LEAVE_S = 1.5
 class Finisher(Protocol):
     """How a room commits the endings of its own tasks (those with its hook)."""
 
-    async def finish(self, store: WorkerStore, endings: Sequence[Ending], capacity: int) -> tuple[list[int], list[Taken]]:
+    async def finish(
+        self, store: WorkerStore, endings: Sequence[Ending], capacity: int
+    ) -> tuple[list[int], list[Taken]]:
         """Verdicts as `WorkerStore.finish`, and what this worker shall start at once. Raises Unavailable."""
         ...
 
@@ -80,6 +82,8 @@ class Worker:
         self._fields = {"capacity": capacity, "status": "active", "pull": "1", **fields}
         self._types = dict(types)
         self._rooms = dict(rooms or {})
+        #: Told about control messages that are not for the worker itself.
+        self.listeners: list[Callable[[str], None]] = []
         self._runs: dict[str, _Run] = {}
         self._endings: list[Ending] = []
         self._committing: list[Ending] = []
@@ -220,7 +224,7 @@ class Worker:
                 await asyncio.sleep(0.5)
                 continue
             if taken:
-                await self._start(taken)
+                await self.start(taken)
 
     def _new_window(self) -> int | None:
         """How many tasks may wait in the queue beyond the slots, when that has changed enough to tell."""
@@ -230,7 +234,8 @@ class Worker:
         self._window = ahead
         return ahead
 
-    async def _start(self, batch: list[Taken]) -> None:
+    async def start(self, batch: list[Taken]) -> None:
+        """Run what Redis has given to this worker; also called by the rooms that let work arrive."""
         loop = asyncio.get_running_loop()
         runs = []
         for taken in batch:
@@ -319,7 +324,7 @@ class Worker:
                     )
             self._committing = []
             if given:
-                await self._start(given)
+                await self.start(given)
         finally:
             self._committing = []
 
@@ -351,7 +356,10 @@ class Worker:
                 await pubsub.subscribe(self.plane.keys.control(self.id))
                 async for message in pubsub.listen():
                     verb, _, task_id = message["data"].decode().partition(":")
-                    if verb == "cancel" and (run := self._runs.get(task_id)) is not None:
+                    if verb != "cancel":
+                        for listener in self.listeners:
+                            listener(verb)
+                    elif (run := self._runs.get(task_id)) is not None:
                         self._stop_run(run, Status.CANCELLED)
             except RETRYABLE:
                 await asyncio.sleep(1)

@@ -1,0 +1,237 @@
+"""One cycle of a flow to its end on a station of its own: embedded, in a temporary folder, in this process.
+
+Nothing is recorded in SQL: what the cycle says and sends is read from the stream that a recorder would read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.cli.flow_file import FlowFile
+from tradewind.errors import Invalid, TimedOut, TradewindError
+
+if TYPE_CHECKING:
+    from tradewind.flows.starting import RunRequest
+    from tradewind.settings import Settings
+    from tradewind.station import Station
+
+#: How often it is looked at: often at first, since many flows end at once; and never more than a tenth of the time.
+SOONEST_S, LATEST_S = 0.005, 0.1
+#: How long running nodes may take to end after a stop.
+GRACE_S = 2.0
+#: Entries of the stream in one read.
+BATCH = 1000
+
+
+@dataclass
+class Outcome:
+    """`outputs`: what nodes without a successor sent, node → handle → value."""
+
+    status: dict[str, Any] = field(default_factory=dict)
+    outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    logs: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return bool(self.status.get("cycle_status") == "completed")
+
+    @property
+    def error(self) -> str:
+        """Which nodes failed, and why; empty after a good end."""
+        if self.is_good:
+            return ""
+        nodes = self.status.get("nodes", {}).items()
+        failed = [f"node {name!r}: {node.get('error_message')}" for name, node in nodes if node["status"] == "failed"]
+        told = "; ".join(failed) or str(self.status.get("error") or "no node failed")
+        return f"cycle of {self.status['flow_id']!r} {_ENDS.get(self.status['cycle_status'], 'ended badly')}: {told}"
+
+    def view(self) -> dict[str, Any]:
+        return {**self.status, "outputs": self.outputs, "logs": self.logs}
+
+
+_ENDS = {"failed": "failed", "timeout": "ran out of time", "stopped": "was stopped"}
+
+
+class Watcher:
+    """Who is told while it runs."""
+
+    def update(self, status: dict[str, Any]) -> None: ...
+
+    def log(self, entry: dict[str, Any]) -> None: ...
+
+
+def run_once(
+    files: Sequence[FlowFile],
+    request: RunRequest,
+    watcher: Watcher,
+    *,
+    config: Path | None = None,
+    imports: Sequence[str] = (),
+    timeout_s: float | None = None,
+) -> Outcome:
+    """Run the first file's flow; the others are there for it to call. Raises Invalid, TimedOut, Unavailable."""
+    import uvloop
+
+    from tradewind.process import import_modules
+
+    with tempfile.TemporaryDirectory(prefix="tradewind-flow-", ignore_cleanup_errors=True) as folder:
+        settings = _settings(Path(folder) / "data", config, imports, files)
+        import_modules(settings.imports)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_run(settings, files, request, watcher, timeout_s))
+
+
+def leave_threads_behind(code: int) -> None:
+    """End the process now if a node still runs in a thread, for which Python would wait."""
+    if any(thread.name.startswith("tradewind-") and not thread.daemon for thread in threading.enumerate()):
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _settings(folder: Path, config: Path | None, imports: Sequence[str], files: Sequence[FlowFile]) -> Settings:
+    """The embedded default with what the usual settings say about nodes. The worker has every label that is asked for."""
+    from tradewind.settings import Settings, load_settings
+
+    usual = load_settings(config, {"imports": list(imports)} if imports else {})
+    nodes = [node for file in files for node in file.document.get("nodes") or [] if isinstance(node, dict)]
+    asked = [label for node in nodes for label in node.get("labels") or () if isinstance(label, str)]
+    labels = list(dict.fromkeys([*usual.worker.labels, *asked]))
+    return Settings(
+        data_dir=folder,
+        imports=usual.imports,
+        flows=usual.flows,
+        tasks=usual.tasks.model_copy(update={"archive": False}),
+        worker=usual.worker.model_copy(
+            update={"labels": labels, "grace_s": min(GRACE_S, usual.worker.grace_s), "address": ""}
+        ),
+    )
+
+
+async def _run(
+    settings: Settings, files: Sequence[FlowFile], request: RunRequest, watcher: Watcher, timeout_s: float | None
+) -> Outcome:
+    from tradewind.station import open_station
+
+    outcome, refused = Outcome(), None
+    async with open_station(settings, frozenset({"scheduler", "worker"})) as station:
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(station.run(stop), name="station")
+            try:
+                await _cycle(station, files, request, watcher, timeout_s, outcome)
+            except TradewindError as error:  # kept, so that the station ends in good order
+                refused = error
+            stop.set()
+    if refused is not None:
+        raise refused
+    return outcome
+
+
+async def _cycle(
+    station: Station,
+    files: Sequence[FlowFile],
+    request: RunRequest,
+    watcher: Watcher,
+    timeout_s: float | None,
+    outcome: Outcome,
+) -> None:
+    for file in reversed(files):
+        try:
+            await station.flows.register(file.document)
+        except Invalid as error:
+            raise file.placed(error) from None
+    flow_id = files[0].flow_id
+    end = time.monotonic() + timeout_s if timeout_s is not None else None
+    cycle = await station.flows.run(flow_id, request)
+    feed = _Feed(station, flow_id, cycle, files[0].document, outcome, watcher.log)
+    pause_s = SOONEST_S
+    while True:
+        began = time.monotonic()
+        status = outcome.status = await station.flows.status.comprehensive(flow_id, cycle)
+        await feed.read()
+        watcher.update(status)
+        if status["cycle_status"] != "running":
+            return
+        if end is not None and time.monotonic() > end:
+            await station.flows.stop_cycle(flow_id, cycle, f"not done after {timeout_s:g} s")
+            raise TimedOut(
+                f"flow {flow_id!r} is not done after {timeout_s:g} s: {_open_nodes(status)}",
+                code="still_running",
+                hint="give it more time with --timeout, or what it waits for with --signal node.handle=JSON",
+            )
+        pause_s = min(LATEST_S, pause_s * 1.5)
+        await asyncio.sleep(max(pause_s, 9 * (time.monotonic() - began)))
+
+
+def _open_nodes(status: dict[str, Any]) -> str:
+    found = [f"{name} {n['status']}" for name, n in status["nodes"].items() if n["status"] in ("running", "awaiting_input")]
+    return ", ".join(found[:5]) + (" …" if len(found) > 5 else "") or "its nodes wait"
+
+
+class _Feed:
+    """Reads the stream of records: log lines, and what the last nodes sent."""
+
+    def __init__(
+        self,
+        station: Station,
+        flow_id: str,
+        cycle: int,
+        document: dict[str, Any],
+        outcome: Outcome,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._client = station.link.client
+        self._key = station.plane.keys.flow_outbox()
+        self._cycle = (flow_id, cycle)
+        self._inner = {edge["source"] for edge in document.get("edges") or []}
+        self._outcome = outcome
+        self._tell = tell
+        self._last = b"0-0"
+
+    async def read(self) -> None:
+        """All that is new."""
+        from tradewind import codec
+        from tradewind.redis.connection import translated
+
+        while True:
+            with translated():
+                found = await self._client.xrange(self._key, b"(" + self._last, "+", count=BATCH)
+            for entry_id, fields in found:
+                self._last = entry_id
+                for record in codec.decode(fields[b"d"]):
+                    if (record.get("flow"), record.get("cycle")) == self._cycle:
+                        self._take(record)
+            if len(found) < BATCH:
+                return
+
+    def _take(self, record: dict[str, Any]) -> None:
+        from tradewind.clock import iso
+
+        if record["k"] == "log":
+            entry = {
+                "cycle": record["cycle"],
+                "node_id": record.get("node"),
+                "log_level": record.get("level"),
+                "log_source": record.get("source"),
+                "message": record.get("message"),
+                "log_metadata": record.get("meta"),
+                "created_at": iso(int(record["at"])),
+            }
+            self._outcome.logs.append(entry)
+            self._tell(entry)
+        elif record["k"] == "signal" and record["sig"]["source_node"] not in self._inner:
+            sent = record["sig"]
+            if sent["source_node"] != "*":
+                self._outcome.outputs.setdefault(sent["source_node"], {})[sent["source_handle"]] = sent["payload"]

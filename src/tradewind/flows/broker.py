@@ -1,0 +1,170 @@
+"""The leader's part in signals over RabbitMQ: queues exist before a cycle's first node starts, and go after its end.
+
+Every step can be repeated: what a lost leader left undone stands in Redis (`flows:held`, `flows:queues`,
+`flows:hosts`, `flows:unsent`) and is done by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+
+from tradewind.errors import NotFound, Unavailable
+from tradewind.flows.courier import send, signal_message, ttl_of
+from tradewind.flows.plan import Plan
+from tradewind.flows.store import FlowStore
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.signals.exchange import Exchange
+from tradewind.signals.routing import SignalKey, node_binding, parse_key, queue_name, stop_key
+
+log = structlog.get_logger(__name__)
+#: Signals that a worker has not confirmed for so long are sent again.
+RESEND_MS = 2000
+LOOK_S = 1.0
+BATCH = 200
+
+
+class BrokerKeeper:
+    """`news` is set whenever a cycle was opened or has ended."""
+
+    def __init__(self, store: FlowStore, exchange: Exchange) -> None:
+        self.store = store
+        self.plane = store.plane
+        self.exchange = exchange
+        self.news = asyncio.Event()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.prepare()
+                await self.clean()
+                await self.rehost()
+                await self.resend()
+            except Unavailable as error:
+                log.warning("cycles wait for the broker", error=error.message)
+                await asyncio.sleep(0.5)
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self.news.wait()
+            except TimeoutError:
+                pass
+            self.news.clear()
+
+    async def prepare(self) -> None:
+        """Declare the queues of cycles that were opened, give each a host, let them go."""
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        while True:
+            with translated():
+                held = [name.decode() for name in await client.zrange(keys.flows_held(), 0, BATCH - 1)]
+            if not held:
+                return
+            workers = await self._workers()
+            for name in held:
+                flow_id, _, number = name.rpartition(":")
+                cycle = int(number)
+                plan = await self._plan(flow_id, cycle)
+                if plan is not None:
+                    with translated():
+                        await client.hset(keys.flows_queues(), name, " ".join(plan.nodes))
+                    await self.exchange.declare_many(queues_of(plan, cycle))
+                    if workers:
+                        await self._host(name, random.choice(workers))
+                args: list[Arg] = [*self.plane.head(), flow_id, cycle, self.plane.outbox_max]
+                await self.plane.scripts.run("cycle_release", [keys.flows_held()], args)
+
+    async def clean(self) -> None:
+        """Delete the queues of cycles that have ended."""
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        with translated():
+            declared = {k.decode(): v.decode() for k, v in (await client.hgetall(keys.flows_queues())).items()}
+            pipe = client.pipeline(transaction=False)
+            for name in declared:
+                flow_id, _, cycle = name.rpartition(":")
+                pipe.sismember(keys.flow_running(flow_id), cycle)
+            running = await pipe.execute() if declared else []
+        for (name, nodes), is_running in zip(declared.items(), running, strict=True):
+            if is_running:
+                continue
+            flow_id, _, cycle = name.rpartition(":")
+            await self.exchange.delete_queues(queue_name(flow_id, int(cycle), node) for node in nodes.split())
+            with translated():
+                pipe = client.pipeline(transaction=True)
+                pipe.hdel(keys.flows_queues(), name)
+                pipe.hdel(keys.flows_hosts(), name)
+                pipe.zrem(keys.flows_unsent(), name)
+                pipe.delete(keys.cycle_unsent(flow_id, int(cycle)))
+                await pipe.execute()
+
+    async def rehost(self) -> None:
+        """Give the cycles of lost workers to others."""
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        with translated():
+            hosts = {k.decode(): v.decode() for k, v in (await client.hgetall(keys.flows_hosts())).items()}
+            declared = await client.hkeys(keys.flows_queues())
+        workers = await self._workers()
+        if not workers:
+            return
+        for name in {name.decode() for name in declared}:
+            if hosts.get(name) not in workers:
+                await self._host(name, random.choice(workers))
+
+    async def resend(self) -> None:
+        """Publish what a worker committed but did not see confirmed."""
+        keys, client, now = self.plane.keys, self.plane.tasks.redis, self.plane.clock.now_ms()
+        with translated():
+            names = await client.zrange(keys.flows_unsent(), "-inf", now - RESEND_MS, byscore=True, offset=0, num=BATCH)
+        for raw in names:
+            flow_id, _, number = raw.decode().rpartition(":")
+            cycle = int(number)
+            plan = await self._plan(flow_id, cycle)
+            with translated():
+                left = await client.hgetall(keys.cycle_unsent(flow_id, cycle))
+                if plan is None or not left:
+                    await client.zrem(keys.flows_unsent(), raw)
+                    continue
+            ttl_ms = ttl_of(plan, self.plane.settings.cycle_timeout_s)
+            batch = []
+            for field, body in left.items():
+                key = parse_key(field.decode())
+                if isinstance(key, SignalKey):
+                    batch.append((signal_message(key, body, ttl_ms), key))
+            log.warning("signals are sent again", flow=flow_id, cycle=cycle, signals=len(batch))
+            await send(self.exchange, self.store, batch)
+
+    async def _host(self, name: str, worker: str) -> None:
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        with translated():
+            await client.hset(keys.flows_hosts(), name, worker)
+            await client.publish(keys.control(worker), f"host:{name}")
+
+    async def _workers(self) -> list[str]:
+        """Live workers of this product (HTTP services cannot consume)."""
+        keys, client, now = self.plane.keys, self.plane.tasks.redis, self.plane.clock.now_ms()
+        with translated():
+            ids = [w.decode() for w in await client.zrange(keys.workers(), now, "+inf", byscore=True)]
+            pipe = client.pipeline(transaction=False)
+            for worker in ids:
+                pipe.hmget(keys.worker(worker), "signals", "status")
+            rows = await pipe.execute() if ids else []
+        return [worker for worker, row in zip(ids, rows, strict=True) if row[0] == b"1" and row[1] == b"active"]
+
+    async def _plan(self, flow_id: str, cycle: int) -> Plan | None:
+        with translated():
+            version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
+        try:
+            return await self.store.plan(flow_id, version.decode()) if version else None
+        except NotFound:
+            return None
+
+
+def queues_of(plan: Plan, cycle: int) -> dict[str, list[str]]:
+    """The seed's queue and bindings of every node of a cycle."""
+    flow_id = plan.spec.id
+    stop = stop_key(flow_id, cycle)
+    return {
+        queue_name(flow_id, cycle, name): [node_binding(flow_id, node.component, cycle, name), stop]
+        for name, node in plan.nodes.items()
+    }

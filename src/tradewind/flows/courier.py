@@ -1,0 +1,161 @@
+"""Signals on their way out of a worker: to RabbitMQ, or to whoever watches an exchange inside this process.
+
+Over the broker a signal stays in `…:unsent` until it is confirmed; what a dead worker left there, the leader sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.errors import TradewindError, Unavailable
+from tradewind.flows.host import Follow
+from tradewind.flows.plan import Plan
+from tradewind.flows.store import FlowStore
+from tradewind.ids import new_id
+from tradewind.redis.scripts import Arg
+from tradewind.signals.exchange import Exchange, Message, Unroutable
+from tradewind.signals.memory import MemoryExchange
+from tradewind.signals.routing import SignalKey, StopKey, signal_key, stop_key
+from tradewind.signals.signal import SignalType, encode, new_signal
+
+log = structlog.get_logger(__name__)
+RETRY_S = 0.5
+
+
+def plain_key(k: SignalKey) -> str:
+    """The routing key before any shortening: the field of `…:unsent`."""
+    return (
+        f"flow.{k.flow}.component.{k.component}.cycle.{k.cycle}.from.{k.source}.handle.{k.source_handle}"
+        f".to.{k.target}.handle.{k.target_handle}"
+    )
+
+
+def signal_message(key: SignalKey, body: bytes, ttl_ms: int | None, *, mandatory: bool = True) -> Message:
+    return Message(
+        routing_key=signal_key(
+            key.flow, key.component, key.cycle, key.source, key.source_handle, key.target, key.target_handle
+        ),
+        body=body,
+        headers=key.headers(),
+        expiration_ms=ttl_ms,
+        mandatory=mandatory,
+        message_id=new_id(),
+    )
+
+
+def keys_of(plan: Plan, follow: Follow) -> list[tuple[SignalKey, bytes]]:
+    """One per target handle (A-43)."""
+    node = plan.nodes[follow.node_id]
+    return [
+        (
+            SignalKey(
+                follow.flow_id,
+                node.component,
+                follow.cycle,
+                follow.node_id,
+                wire.handle,
+                wire.target,
+                wire.target_handle,
+            ),
+            follow.outputs[wire.handle],
+        )
+        for wire in node.out
+        if wire.handle in follow.outputs
+    ]
+
+
+def stop_message(plan: Plan, follow: Follow, reason: str, scope: str) -> Message:
+    """The seed's broadcast; whoever missed it finds the stop in the cycle's state."""
+    payload = {
+        "reason": reason,
+        "source_node": follow.node_id,
+        "component_id": plan.nodes[follow.node_id].component,
+        "scope": scope,
+    }
+    signal = new_signal(
+        payload, type=SignalType.STOP_EXECUTION, source_node=follow.node_id, flow_id=follow.flow_id, cycle=follow.cycle
+    )
+    return Message(
+        routing_key=stop_key(follow.flow_id, follow.cycle),
+        body=encode(signal),
+        headers=StopKey(follow.flow_id, follow.cycle).headers(),
+        mandatory=False,
+        message_id=new_id(),
+    )
+
+
+def ttl_of(plan: Plan, default_s: float) -> int:
+    spec = plan.spec
+    return round((spec.signal_ttl_s or spec.cycle_timeout_s or default_s) * 1000)
+
+
+class ObserverCourier:
+    """Shows committed signals to those who bound a queue in this process; nobody depends on it."""
+
+    def __init__(self, exchange: MemoryExchange) -> None:
+        self.exchange = exchange
+
+    async def carry(self, plan: Plan, follows: Sequence[Follow]) -> None:
+        if not self.exchange.queue_names():
+            return
+        messages = []
+        for follow in follows:
+            messages += [signal_message(key, body, None, mandatory=False) for key, body in keys_of(plan, follow)]
+            if follow.stop is not None:
+                messages.append(stop_message(plan, follow, *follow.stop))
+        try:
+            await self.exchange.publish(messages)
+        except TradewindError as error:  # an observer's queue is full: that is the observer's loss
+            log.warning("observers missed signals", error=error.message, signals=len(messages))
+
+
+class BrokerCourier:
+    """Publishes with confirms; `run` is its job."""
+
+    def __init__(self, exchange: Exchange, store: FlowStore) -> None:
+        self.exchange = exchange
+        self.store = store
+        self._waiting: list[tuple[Message, SignalKey | None]] = []
+        self._news = asyncio.Event()
+
+    async def carry(self, plan: Plan, follows: Sequence[Follow]) -> None:
+        ttl_ms = ttl_of(plan, self.store.plane.settings.cycle_timeout_s)
+        for follow in follows:
+            self._waiting += [(signal_message(key, body, ttl_ms), key) for key, body in keys_of(plan, follow)]
+            if follow.stop is not None:
+                self._waiting.append((stop_message(plan, follow, *follow.stop), None))
+        self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            batch, self._waiting = self._waiting, []
+            while batch:
+                try:
+                    await send(self.exchange, self.store, batch)
+                    break
+                except Unavailable as error:
+                    log.warning("signals wait for the broker", waiting=len(batch), error=error.message)
+                    await asyncio.sleep(RETRY_S)
+
+
+async def send(exchange: Exchange, store: FlowStore, batch: Sequence[tuple[Message, SignalKey | None]]) -> None:
+    """Publish, then say that they are confirmed. Raises Unavailable: try again, arriving twice counts once."""
+    try:
+        await exchange.publish([message for message, _ in batch])
+    except Unroutable as error:  # the queues of a cycle that has ended
+        log.info("signals found no queue; their cycle has ended", signals=len(error.messages))
+    plane = store.plane
+    by_cycle: dict[tuple[str, int], list[str]] = {}
+    for _, key in batch:
+        if key is not None:
+            by_cycle.setdefault((key.flow, key.cycle), []).append(plain_key(key))
+    for (flow_id, cycle), sent in by_cycle.items():
+        args: list[Arg] = [f"{flow_id}:{cycle}", *sent]
+        await plane.scripts.run(
+            "signal_sent", [plane.keys.cycle_unsent(flow_id, cycle), plane.keys.flows_unsent()], args
+        )

@@ -1,0 +1,178 @@
+"""A worker that consumes the queues of cycles: each signal arrives in Redis, then it is acknowledged.
+
+What becomes ready by it is this worker's to run, as far as it has room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import structlog
+
+from tradewind.errors import Invalid, NotFound, Unavailable
+from tradewind.flows.host import taken_nodes
+from tradewind.flows.plan import Plan
+from tradewind.flows.store import FlowStore
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+from tradewind.signals.exchange import Consumer, Delivery, Exchange
+from tradewind.signals.routing import SignalKey, StopKey, queue_name, read_key
+from tradewind.signals.signal import Signal, decode, encode
+from tradewind.tasks.worker_store import Taken, WorkerStore
+
+log = structlog.get_logger(__name__)
+LOOK_S = 1.0
+
+
+class SignalHost:
+    """`worker`: the worker's store of now and how many slots it has; `start`: what begins to run taken nodes."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        store: FlowStore,
+        worker: Callable[[], tuple[WorkerStore, int]],
+        start: Callable[[list[Taken]], Awaitable[None]],
+    ) -> None:
+        self.exchange = exchange
+        self.store = store
+        self.plane = store.plane
+        self.news = asyncio.Event()
+        self._worker = worker
+        self._start = start
+        self._hosted: dict[str, list[Consumer]] = {}
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self.look()
+                except Unavailable as error:
+                    log.warning("signals cannot be consumed now", error=error.message)
+                    await asyncio.sleep(0.5)
+                try:
+                    async with asyncio.timeout(LOOK_S):
+                        await self.news.wait()
+                except TimeoutError:
+                    pass
+                self.news.clear()
+        finally:
+            for name in list(self._hosted):
+                await self._leave(name)
+
+    async def look(self) -> None:
+        """Consume the queues of the cycles that are ours, and no others."""
+        me = self._worker()[0].id.encode()
+        with translated():
+            hosts = await self.plane.tasks.redis.hgetall(self.plane.keys.flows_hosts())
+        mine = {name.decode() for name, worker in hosts.items() if worker == me}
+        for name in set(self._hosted) - mine:
+            await self._leave(name)
+        for name in mine - set(self._hosted):
+            await self._host(name)
+
+    async def _host(self, name: str) -> None:
+        flow_id, _, number = name.rpartition(":")
+        cycle = int(number)
+        with translated():
+            version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
+        if version is None:
+            return
+        try:
+            plan = await self.store.plan(flow_id, version.decode())
+        except NotFound:
+            return
+        self._hosted[name] = []
+        prefetch = self.plane.signals.prefetch
+
+        async def handle(delivery: Delivery) -> None:
+            await self.arrive(plan, cycle, delivery)
+
+        async def consume(node: str) -> None:
+            try:
+                consumer = await self.exchange.consume(queue_name(flow_id, cycle, node), handle, prefetch)
+            except NotFound:  # the cycle has ended meanwhile
+                return
+            self._hosted.setdefault(name, []).append(consumer)
+
+        nodes = list(plan.nodes)
+        for start in range(0, len(nodes), 50):
+            await asyncio.gather(*(consume(node) for node in nodes[start : start + 50]))
+
+    async def _leave(self, name: str) -> None:
+        for consumer in self._hosted.pop(name, []):
+            await consumer.cancel()
+
+    async def arrive(self, plan: Plan, cycle: int, delivery: Delivery) -> None:
+        """Let a message arrive. What is for no node or handle of this cycle is dropped with a warning."""
+        key = read_key(delivery.routing_key, delivery.headers)
+        try:
+            signal = decode(delivery.body, message_id=delivery.message_id)
+        except Invalid as error:
+            log.error("a signal cannot be read and is dropped", key=delivery.routing_key, error=error.message)
+            return
+        if isinstance(key, StopKey):
+            await self._stop(plan, cycle, signal)
+            return
+        found = self._targets(plan, cycle, key, signal)
+        if not found:
+            log.warning("a signal is for no handle of this cycle and is dropped", key=delivery.routing_key)
+            return
+        worker, capacity = self._worker()
+        keys = self.plane.keys
+        args: list[Arg] = [*self.plane.head(), worker.id, worker.generation, capacity, self.plane.outbox_max]
+        flow_id = plan.spec.id
+        for node_id, body, is_foreign, edges in found:
+            args += [flow_id, cycle, node_id, body, int(is_foreign), len(edges), *edges]
+        names = [keys.worker(worker.id), keys.worker_inflight(worker.id), keys.worker_queue(worker.id)]
+        _, given = await self.plane.scripts.run("signal_arrive", names, args)
+        taken = taken_nodes(worker, given)
+        if taken:
+            await self._start(taken)
+
+    def _targets(
+        self, plan: Plan, cycle: int, key: SignalKey | None, signal: Signal
+    ) -> list[tuple[str, bytes, bool, list[str]]]:
+        """Node, body, whether the record lacks it, and the inputs that it may stand for."""
+        if key is None or key.cycle != cycle or key.flow != plan.spec.id or key.target not in plan.nodes:
+            return []
+        node = plan.nodes[key.target]
+        payloads: dict[str, Any] = {key.target_handle: signal.payload}
+        if key.target_handle == "*":  # the seed's way to feed several handles: unpacked by key
+            inside = signal.payload if isinstance(signal.payload, dict) else {}
+            payloads = {h: inside[h] for h in [*node.sources, *node.external] if h in inside}
+        found = []
+        for handle, payload in payloads.items():
+            edges = node.edges_of(handle, key.source, key.source_handle)
+            if edges:
+                told = Signal(
+                    signal.id,
+                    signal.type,
+                    payload,
+                    signal.timestamp,
+                    key.source,
+                    key.source_handle,
+                    plan.spec.id,
+                    cycle,
+                )
+                source = plan.nodes.get(key.source)
+                is_ours = source is not None and any(
+                    (w.handle, w.target, w.target_handle) == (key.source_handle, key.target, handle) for w in source.out
+                )
+                found.append((node.id, encode(told), not is_ours, edges))
+        return found
+
+    async def _stop(self, plan: Plan, cycle: int, signal: Signal) -> None:
+        """STOP_EXECUTION: of one component if it names one, else of the cycle. Ours has been stored before: no news."""
+        payload = signal.payload if isinstance(signal.payload, dict) else {}
+        component = payload.get("component_id")
+        is_one = isinstance(component, int) and payload.get("scope", "component") == "component"
+        source = str(payload.get("source_node") or signal.source_node or "outside")[:64]
+        which = f"{component if is_one else 'all'}:{source}"
+        try:
+            reason = str(payload.get("reason") or "STOP_EXECUTION")[:500]
+            await self.store.stop(plan.spec.id, cycle, "signal", which, reason)
+        except NotFound:
+            pass
