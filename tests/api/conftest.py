@@ -16,6 +16,11 @@ from httpx2 import ASGITransport, AsyncClient
 from tests import servers
 from tradewind.api import create_app
 from tradewind.errors import TradewindError
+from tradewind.flows.control import FlowControl
+from tradewind.flows.known_types import KnownTypes
+from tradewind.flows.node_registry import node_types
+from tradewind.flows.plane import FlowPlane
+from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import open_link, translated
 from tradewind.settings import ApiSettings, RedisSettings, Settings
 from tradewind.sql import open_sql
@@ -51,6 +56,8 @@ class SmallStation:
         self.control = TaskControl(plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(plane)
+        flows = FlowStore(FlowPlane(plane))
+        self.flows = FlowControl(flows, KnownTypes(flows.plane, node_types), None)
         self.reported = ""
         self.health_calls = 0
 

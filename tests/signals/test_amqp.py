@@ -170,9 +170,41 @@ async def test_a_consumer_ends_when_somebody_else_deletes_its_queue(
     await exchange.delete_queues([f"{name}.2"])
 
 
-async def test_a_queue_or_exchange_of_another_kind_is_a_conflict(
-    exchange: AmqpExchange, bare: AbstractChannel, name: str
-) -> None:
+@pytest.mark.parametrize("which", ["_speaking", "_listening"])
+async def test_a_lost_connection_is_replaced(exchange: AmqpExchange, name: str, which: str) -> None:
+    await exchange.declare_queue(name, [name])
+    inbox = Inbox(hold=True)
+    consumer = await exchange.consume(name, inbox)
+    cancelled = await exchange.consume(name, inbox)
+    await exchange.publish([note(name, b"1"), note(name, b"2")])
+    await inbox.bodies(2)
+    link = exchange._link
+    assert link is not None
+    await getattr(link, which).transport.connection.close()
+    await cancelled.cancel(grace_s=0)
+    await until(lambda: exchange._link is not link)
+    inbox.let_go()
+    await exchange.publish([note(name, b"3")])
+    while (delivery := await inbox.next()).body != b"3":
+        assert delivery.redelivered
+    assert not consumer.is_ended and cancelled.is_ended
+    await exchange.delete_queues([name])
+
+
+async def test_a_deleted_exchange_is_declared_again(exchange: AmqpExchange, bare: AbstractChannel, name: str) -> None:
+    await bare.exchange_delete("signals_exchange")
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await exchange.declare_queue(name, [name])
+                await exchange.publish([note(name)])
+                break
+            except Unavailable:
+                continue
+    await exchange.delete_queues([name])
+
+
+async def test_a_queue_of_another_kind_is_a_conflict(exchange: AmqpExchange, bare: AbstractChannel, name: str) -> None:
     await bare.declare_queue(name, durable=True, arguments={"x-message-ttl": 1000})
     with pytest.raises(Conflict, match=name):
         await exchange.declare_many({f"{name}.1": [], name: [], f"{name}.2": []})
@@ -191,6 +223,16 @@ async def test_a_message_that_cannot_be_put_into_frames_is_refused(exchange: Amq
     await exchange.publish([note(name, b"fine")])
     assert await inbox.bodies(1) == [b"fine"]
     await exchange.delete_queues([name])
+
+
+async def test_an_exchange_of_another_kind_is_a_conflict(rabbitmq: servers.Server, bare: AbstractChannel) -> None:
+    await bare.exchange_delete("signals_exchange")
+    await bare.declare_exchange("signals_exchange", "fanout")
+    try:
+        with pytest.raises(Conflict, match="signals_exchange"):
+            await AmqpExchange(rabbitmq.url).open()
+    finally:
+        await bare.exchange_delete("signals_exchange")
 
 
 async def test_an_exchange_that_cannot_be_opened_says_why(rabbitmq: servers.Server) -> None:

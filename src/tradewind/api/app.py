@@ -13,9 +13,14 @@ from tradewind.api.docs import docs_routes
 from tradewind.api.door import Door
 from tradewind.api.errors import install_handlers
 from tradewind.api.events import events_endpoint
+from tradewind.api.flow_cycles import CycleRoutes
+from tradewind.api.flow_feed import FlowFeed
+from tradewind.api.flow_records import FlowRecordRoutes
+from tradewind.api.flows import FlowRoutes
 from tradewind.api.health import health_endpoint
 from tradewind.api.limits import LimitRoutes
 from tradewind.api.metrics import HttpFigures, metrics_endpoint
+from tradewind.api.node_types import node_types_endpoint
 from tradewind.api.openapi import describe
 from tradewind.api.page import page_routes
 from tradewind.api.queues import QueueRoutes
@@ -25,6 +30,7 @@ from tradewind.api.snapshots import Snapshots
 from tradewind.api.tasks import TaskRoutes
 from tradewind.api.waiting import Endings
 from tradewind.api.workers import WorkerRoutes
+from tradewind.flows.control import FlowControl
 from tradewind.settings import Settings
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import TaskListing
@@ -49,6 +55,8 @@ class ApiStation(Protocol):
     def listing(self) -> TaskListing: ...
     @property
     def schedules(self) -> ScheduleStore: ...
+    @property
+    def flows(self) -> FlowControl: ...
 
     async def health(self) -> dict[str, Any]:
         """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
@@ -57,13 +65,15 @@ class ApiStation(Protocol):
 
 def create_app(station: ApiStation) -> FastAPI:
     """Works before Redis does. `app.state.end_streams()` must be called before the server waits for its connections."""
-    settings, control = station.settings, station.control
+    settings, control, flows = station.settings, station.control, station.flows
     max_body = settings.api.max_body_bytes
     endings, snapshots, registry = Endings(station.tasks), Snapshots(station), CollectorRegistry()
+    feed = FlowFeed(flows.store.plane)
 
     def end_streams() -> None:
         endings.close()
         snapshots.close()
+        feed.close()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -80,15 +90,20 @@ def create_app(station: ApiStation) -> FastAPI:
     )
     app.state.end_streams = end_streams
     app.state.snapshots = snapshots
+    app.state.flow_feed = feed
     endpoints: list[Endpoint] = [
         *TaskRoutes(settings, station.tasks, control, station.listing, endings).endpoints(),
         *QueueRoutes(control).endpoints(),
         *WorkerRoutes(control, max_body).endpoints(),
         *LimitRoutes(control, max_body).endpoints(),
         *ScheduleRoutes(settings, station.schedules, control).endpoints(),
+        *FlowRoutes(flows, max_body).endpoints(),
+        *CycleRoutes(flows, feed, max_body).endpoints(),
+        *FlowRecordRoutes(flows, feed).endpoints(),
+        node_types_endpoint(flows),
         events_endpoint(snapshots),
         health_endpoint(station.health, station.version),
-        metrics_endpoint(registry, control),
+        metrics_endpoint(registry, control, flows),
     ]
     app.router.routes.extend(endpoint.route() for endpoint in endpoints)
     describe(app, endpoints)

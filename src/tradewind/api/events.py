@@ -1,4 +1,4 @@
-"""Server-sent events, and `GET /api/v1/events`: one snapshot a second. A slow client skips snapshots; nothing piles up."""
+"""Server-sent events; `GET /api/v1/events` sends one snapshot a second, and a slow client skips some of them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class FlowFeed:
                     last = last or await _last_id(client, key)
                     is_open.set()
                     while True:
-                        found = await client.xread({key: last}, count=READ_COUNT, block=int(READ_S * 1000))
+                        found: Any = await client.xread({key: last}, count=READ_COUNT, block=int(READ_S * 1000))
                         for entry_id, fields in found[0][1] if found else ():
                             last = entry_id
                             self._spread(fields.get(b"d", b""))

@@ -108,7 +108,9 @@ async def read_run(request: Request, max_bytes: int) -> Run:
             problems.append(Problem("bad_number", name, "give the number of a cycle"))
     again = body.get("again")
     if again is not None and (signals or node or mode or body.get("from_cycle") is not None):
-        problems.append(Problem("not_alone", "again", "it runs with what the earlier cycle was given: leave the rest out"))
+        problems.append(
+            Problem("not_alone", "again", "it runs with what the earlier cycle was given: leave the rest out")
+        )
     if problems:
         raise Invalid("the run is not valid", code="invalid_run", hint="see problems", problems=problems)
     return Run(RunRequest(signals, node, mode, body.get("from_cycle")), again, run_id)

@@ -13,8 +13,11 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tradewind.api.flows import STATUSES
 from tradewind.api.routing import Endpoint
 from tradewind.errors import TradewindError
+from tradewind.flows.control import FlowControl
+from tradewind.flows.overview import figures
 from tradewind.redis.connection import translated
 from tradewind.tasks.control import TaskControl
 
@@ -49,15 +52,18 @@ class HttpFigures:
 class StationFigures(Collector):
     """What the last `refresh` found; nothing but `tradewind_redis_up 0` when it found no Redis."""
 
-    def __init__(self, control: TaskControl) -> None:
+    def __init__(self, control: TaskControl, flows: FlowControl) -> None:
         self._control = control
+        self._flows = flows
         self._found: list[Metric] = []
         self._is_up = False
 
     async def refresh(self) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                self._found = [*await self._task_figures(), *await self._redis_figures()]
+                self._found = [
+                    *await self._task_figures(), *await self._flow_figures(), *await self._redis_figures(),
+                ]  # fmt: skip
                 self._is_up = True
         except (TradewindError, TimeoutError):
             self._found, self._is_up = [], False
@@ -92,6 +98,21 @@ class StationFigures(Collector):
             _gauge("tradewind_leader_present", "1 while a scheduler leads.", int(await control.leader() is not None)),
         ]
 
+    async def _flow_figures(self) -> list[Metric]:
+        by_status, single = await figures(self._flows.store)
+        flows = GaugeMetricFamily("tradewind_flows", "Flows by their state.", labels=["status"])
+        for status in dict.fromkeys((*STATUSES, *by_status)):
+            flows.add_metric([status], by_status.get(status, 0))
+        return [
+            flows,
+            _gauge("tradewind_flow_cycles_running", "Cycles that run.", single["cycles_running"]),
+            _gauge("tradewind_flow_lag_seconds", "How long the next cycle is overdue; 0 if not.", single["lag_s"]),
+            _gauge("tradewind_flow_slots_missed", "Slots that present flows missed.", single["missed"]),
+            _gauge("tradewind_flow_slots_skipped", "Slots that met a running cycle.", single["skipped"]),
+            _gauge("tradewind_flow_outbox_waiting", "Entries of flows that SQL does not have yet.", single["outbox"]),
+            _gauge("tradewind_flow_unsent_cycles", "Cycles with signals on their way to the broker.", single["unsent"]),
+        ]
+
     async def _redis_figures(self) -> list[Metric]:
         plane = self._control.plane
         with translated(plane.link):
@@ -121,10 +142,10 @@ class StationFigures(Collector):
         return [*(_gauge(*figure) for figure in figures), calls, seconds]
 
 
-def metrics_endpoint(registry: CollectorRegistry, control: TaskControl) -> Endpoint:
+def metrics_endpoint(registry: CollectorRegistry, control: TaskControl, flows: FlowControl) -> Endpoint:
     for kind in (ProcessCollector, PlatformCollector, GCCollector):
         kind(registry=registry)
-    station = StationFigures(control)
+    station = StationFigures(control, flows)
     registry.register(station)
 
     async def run(request: Request) -> Response:

@@ -16,8 +16,8 @@ from tradewind.api.schemas import SCHEMAS
 
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ABOUT = (
-    "Tasks, queues, workers, schedules and flows of a Tradewind station. Times are ISO-8601 in UTC. Every error has the same "
-    "envelope, with a code for programs, a message, a hint, and all problems of an input at once."
+    "Tasks, queues, workers, schedules and flows of a Tradewind station. Times are ISO-8601 in UTC. Every error has "
+    "the same envelope, with a code for programs, a message, a hint, and all problems of an input at once."
 )
 #: What any route may answer besides its own.
 _ALWAYS = {503: "A part that is needed does not answer"}

@@ -32,8 +32,8 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request, which
-    may come as any of `body_types` or, with `body_optional`, not at all."""
+    """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request,
+    which may come as any of `body_types` or, with `body_optional`, not at all."""
 
     method: str
     path: str

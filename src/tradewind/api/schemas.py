@@ -59,7 +59,9 @@ SCHEMAS: dict[str, Schema] = {
                     "code": {**TEXT, "description": "for programs"},
                     "message": {**TEXT, "description": "what happened, and where"},
                     "hint": {**TEXT, "description": "what to do"},
-                    "problems": list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"),
+                    "problems": list_of(
+                        object_of({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"
+                    ),
                 }
             )
         },
@@ -228,6 +230,8 @@ SCHEMAS: dict[str, Schema] = {
             "counts": {"type": "object", "additionalProperties": COUNT},
             "workers": list_of(ref("Worker")),
             "tasks": list_of(ref("Task"), "the newest; long values are null"),
+            "flows": list_of(ref("FlowGlance"), "the first in the order of their ids, each with its last cycle"),
+            "flow_total": COUNT,
         }
     ),
 }

@@ -14,6 +14,7 @@ from tradewind.api.health import ask_health
 from tradewind.api.workers import worker_view
 from tradewind.clock import iso, now_ms
 from tradewind.errors import Overloaded, TradewindError
+from tradewind.flows.overview import overview
 from tradewind.ids import short_random
 from tradewind.tasks.listing import Filter
 from tradewind.tasks.record import TERMINAL, Status, Task
@@ -28,6 +29,7 @@ EVERY_S = 1.0
 PATIENCE_S = 2.0
 MAX_WATCHERS = 500
 NEWEST = 20
+MAX_FLOWS = 200
 #: A value of a task view with more JSON than this is shown as null: the picture is for the eye.
 MAX_VALUE_BYTES = 2000
 _LONG_VALUES = ("args", "kwargs", "result", "progress", "error")
@@ -51,7 +53,7 @@ class Snapshots:
         self._text = b""
         self._news = asyncio.Event()
         self._is_closed = False
-        self._last: dict[str, Any] = {"queues": [], "counts": {}, "workers": [], "tasks": []}
+        self._last: dict[str, Any] = {"queues": [], "counts": {}, "workers": [], "tasks": [], "flows": ([], 0)}
 
     @property
     def is_polling(self) -> bool:
@@ -112,9 +114,11 @@ class Snapshots:
             self._keep("counts", station.control.counts()),
             self._keep("workers", self._workers()),
             self._keep("tasks", self._newest()),
+            self._keep("flows", overview(station.flows.store, MAX_FLOWS)),
         )
         at, name = iso(now_ms()), {"name": station.name, "version": station.version}
-        return {"at": at, "station": name, "health": health, **self._last}
+        flows, total = self._last["flows"]
+        return {"at": at, "station": name, "health": health, **self._last, "flows": flows, "flow_total": total}
 
     async def _keep(self, part: str, answer: Awaitable[Any]) -> None:
         """Without an answer the last one stands; `health` says that something is wrong."""

@@ -50,7 +50,7 @@ class FlowFile:
         node = self._root
         if node is None:
             return None
-        found = node.start_mark.line + 1
+        found: int = node.start_mark.line + 1
         for step in _steps(path):
             below = _below(node, step)
             if below is None:
@@ -73,7 +73,7 @@ class FlowFile:
 
 
 def read_file(name: str, flow_id: str | None = None) -> FlowFile:
-    """JSON or YAML (`-`: stdin). The flow's id is `flow_id`, else the file's own, else the file's name. Raises Invalid."""
+    """JSON or YAML (`-`: stdin). The id is `flow_id`, else the file's own, else the file's name. Raises Invalid."""
     from tradewind.flows.syntax_text import read_text
 
     shown = "stdin" if name == STDIN else name
@@ -87,7 +87,10 @@ def read_file(name: str, flow_id: str | None = None) -> FlowFile:
         place = _PLACE.match(error.hint)
         path = f"{shown}:{place[1]}" if place else shown
         raise Invalid(
-            f"{shown} cannot be read", code=error.code, hint=error.hint, problems=[Problem(error.code, path, error.hint)]
+            f"{shown} cannot be read",
+            code=error.code,
+            hint=error.hint,
+            problems=[Problem(error.code, path, error.hint)],
         ) from error
     stem = Path(name).stem
     if flow_id is not None:
@@ -120,6 +123,16 @@ def check_document(document: dict[str, Any]) -> list[Problem]:
     if spec is None:
         return problems
     return [*problems, *check_flow(spec, node_types.describe()), *config_problems(spec, node_types)]
+
+
+def check_files(files: Sequence[FlowFile], imports: Sequence[str]) -> None:
+    """Raises Invalid with everything that is wrong in any of them."""
+    load_node_types(imports)
+    found = [(file, problem) for file in files for problem in check_document(file.document)]
+    if found:
+        problems = [Problem(p.code, f"{file.where(p)} {p.path}", p.hint) for file, p in found]
+        names = ", ".join(dict.fromkeys(file.name for file, _ in found))
+        raise Invalid(f"{names} is not a valid flow", code="invalid_flow", hint="see problems", problems=problems)
 
 
 def _steps(path: str) -> Iterator[str | int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tradewind.cli.flow_file import FlowFile
+from tradewind.cli.flow_file import FlowFile, check_files
 from tradewind.errors import Invalid, TimedOut, TradewindError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SOONEST_S, LATEST_S = 0.005, 0.1
 #: How long running nodes may take to end after a stop.
 GRACE_S = 2.0
+#: How long the threads of a stopped station may take to end.
+LEAVE_S = 1.0
 #: Entries of the stream in one read.
 BATCH = 1000
 
@@ -62,65 +65,78 @@ class Outcome:
 _ENDS = {"failed": "failed", "timeout": "ran out of time", "stopped": "was stopped"}
 
 
-class Watcher:
-    """Who is told while it runs."""
-
-    def update(self, status: dict[str, Any]) -> None: ...
-
-    def log(self, entry: dict[str, Any]) -> None: ...
+Tell = Callable[[dict[str, Any]], None]
 
 
 def run_once(
+    settings: Settings,
     files: Sequence[FlowFile],
     request: RunRequest,
-    watcher: Watcher,
-    *,
-    config: Path | None = None,
-    imports: Sequence[str] = (),
+    on_status: Tell,
+    on_log: Tell,
     timeout_s: float | None = None,
 ) -> Outcome:
     """Run the first file's flow; the others are there for it to call. Raises Invalid, TimedOut, Unavailable."""
     import uvloop
 
-    from tradewind.process import import_modules
-
+    check_files(files, settings.imports)
+    if threading.current_thread() is threading.main_thread():
+        # As Ctrl-C: the folder is removed, the embedded store stopped.
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with tempfile.TemporaryDirectory(prefix="tradewind-flow-", ignore_cleanup_errors=True) as folder:
-        settings = _settings(Path(folder) / "data", config, imports, files)
-        import_modules(settings.imports)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_run(settings, files, request, watcher, timeout_s))
+        own = _own_settings(settings, Path(folder) / "data", files)
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                return runner.run(_run(own, files, request, on_status, on_log, timeout_s))
+        except BaseExceptionGroup as group:
+            ours = group.subgroup(TradewindError)
+            if ours is None:
+                raise
+            raise _first_of(ours) from None
+
+
+def _first_of(group: BaseExceptionGroup[TradewindError]) -> TradewindError:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def leave_threads_behind(code: int) -> None:
     """End the process now if a node still runs in a thread, for which Python would wait."""
-    if any(thread.name.startswith("tradewind-") and not thread.daemon for thread in threading.enumerate()):
+    end = time.monotonic() + LEAVE_S
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith("tradewind-") and not thread.daemon]
+    for thread in ours:
+        thread.join(max(0.0, end - time.monotonic()))
+    if any(thread.is_alive() for thread in ours):
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
-def _settings(folder: Path, config: Path | None, imports: Sequence[str], files: Sequence[FlowFile]) -> Settings:
-    """The embedded default with what the usual settings say about nodes. The worker has every label that is asked for."""
-    from tradewind.settings import Settings, load_settings
+def _own_settings(usual: Settings, folder: Path, files: Sequence[FlowFile]) -> Settings:
+    """The embedded default with what the usual settings say about nodes. The worker has every label that is asked."""
+    from tradewind.settings import Settings
 
-    usual = load_settings(config, {"imports": list(imports)} if imports else {})
-    nodes = [node for file in files for node in file.document.get("nodes") or [] if isinstance(node, dict)]
-    asked = [label for node in nodes for label in node.get("labels") or () if isinstance(label, str)]
-    labels = list(dict.fromkeys([*usual.worker.labels, *asked]))
+    nodes = [node for file in files for node in file.document["nodes"]]
+    labels = dict.fromkeys([*usual.worker.labels, *(label for node in nodes for label in node.get("labels") or ())])
+    worker = {"labels": list(labels), "grace_s": min(GRACE_S, usual.worker.grace_s), "address": ""}
     return Settings(
         data_dir=folder,
         imports=usual.imports,
         flows=usual.flows,
         tasks=usual.tasks.model_copy(update={"archive": False}),
-        worker=usual.worker.model_copy(
-            update={"labels": labels, "grace_s": min(GRACE_S, usual.worker.grace_s), "address": ""}
-        ),
+        worker=usual.worker.model_copy(update=worker),
+        log=usual.log,
     )
 
 
 async def _run(
-    settings: Settings, files: Sequence[FlowFile], request: RunRequest, watcher: Watcher, timeout_s: float | None
+    settings: Settings,
+    files: Sequence[FlowFile],
+    request: RunRequest,
+    on_status: Tell,
+    on_log: Tell,
+    timeout_s: float | None,
 ) -> Outcome:
     from tradewind.station import open_station
 
@@ -130,7 +146,8 @@ async def _run(
         async with asyncio.TaskGroup() as group:
             group.create_task(station.run(stop), name="station")
             try:
-                await _cycle(station, files, request, watcher, timeout_s, outcome)
+                feed = await _start(station, files, request, outcome, on_log)
+                await _follow(station, feed, on_status, timeout_s)
             except TradewindError as error:  # kept, so that the station ends in good order
                 refused = error
             stop.set()
@@ -139,35 +156,36 @@ async def _run(
     return outcome
 
 
-async def _cycle(
-    station: Station,
-    files: Sequence[FlowFile],
-    request: RunRequest,
-    watcher: Watcher,
-    timeout_s: float | None,
-    outcome: Outcome,
-) -> None:
+async def _start(
+    station: Station, files: Sequence[FlowFile], request: RunRequest, outcome: Outcome, on_log: Tell
+) -> _Feed:
     for file in reversed(files):
         try:
             await station.flows.register(file.document)
         except Invalid as error:
             raise file.placed(error) from None
     flow_id = files[0].flow_id
-    end = time.monotonic() + timeout_s if timeout_s is not None else None
     cycle = await station.flows.run(flow_id, request)
-    feed = _Feed(station, flow_id, cycle, files[0].document, outcome, watcher.log)
+    plan = await station.flow_store.plan(flow_id)
+    inner = {edge.source for edge in plan.spec.edges}
+    return _Feed(station, flow_id, cycle, inner, outcome, on_log)
+
+
+async def _follow(station: Station, feed: _Feed, on_status: Tell, timeout_s: float | None) -> None:
+    """Until the cycle has ended. Raises TimedOut, after it was asked to stop."""
+    end = time.monotonic() + timeout_s if timeout_s is not None else None
     pause_s = SOONEST_S
     while True:
         began = time.monotonic()
-        status = outcome.status = await station.flows.status.comprehensive(flow_id, cycle)
-        await feed.read()
-        watcher.update(status)
+        status = await station.flows.status.comprehensive(feed.flow_id, feed.cycle)
+        on_status(status)
+        await feed.read(status)
         if status["cycle_status"] != "running":
             return
         if end is not None and time.monotonic() > end:
-            await station.flows.stop_cycle(flow_id, cycle, f"not done after {timeout_s:g} s")
+            await station.flows.stop_cycle(feed.flow_id, feed.cycle, f"not done after {timeout_s:g} s")
             raise TimedOut(
-                f"flow {flow_id!r} is not done after {timeout_s:g} s: {_open_nodes(status)}",
+                f"flow {feed.flow_id!r} is not done after {timeout_s:g} s: {_open_nodes(status)}",
                 code="still_running",
                 hint="give it more time with --timeout, or what it waits for with --signal node.handle=JSON",
             )
@@ -176,7 +194,9 @@ async def _cycle(
 
 
 def _open_nodes(status: dict[str, Any]) -> str:
-    found = [f"{name} {n['status']}" for name, n in status["nodes"].items() if n["status"] in ("running", "awaiting_input")]
+    found = [
+        f"{name} {n['status']}" for name, n in status["nodes"].items() if n["status"] in ("running", "awaiting_input")
+    ]
     return ", ".join(found[:5]) + (" …" if len(found) > 5 else "") or "its nodes wait"
 
 
@@ -184,34 +204,30 @@ class _Feed:
     """Reads the stream of records: log lines, and what the last nodes sent."""
 
     def __init__(
-        self,
-        station: Station,
-        flow_id: str,
-        cycle: int,
-        document: dict[str, Any],
-        outcome: Outcome,
-        tell: Callable[[dict[str, Any]], None],
+        self, station: Station, flow_id: str, cycle: int, inner: set[str], outcome: Outcome, tell: Tell
     ) -> None:
+        self.flow_id = flow_id
+        self.cycle = cycle
         self._client = station.link.client
         self._key = station.plane.keys.flow_outbox()
-        self._cycle = (flow_id, cycle)
-        self._inner = {edge["source"] for edge in document.get("edges") or []}
+        self._inner = inner
         self._outcome = outcome
         self._tell = tell
         self._last = b"0-0"
 
-    async def read(self) -> None:
-        """All that is new."""
+    async def read(self, status: dict[str, Any]) -> None:
+        """All that is new; `status` is how the cycle stood before."""
+        self._outcome.status = status
         from tradewind import codec
         from tradewind.redis.connection import translated
 
         while True:
             with translated():
-                found = await self._client.xrange(self._key, b"(" + self._last, "+", count=BATCH)
+                found: Any = await self._client.xrange(self._key, b"(" + self._last, "+", count=BATCH)
             for entry_id, fields in found:
                 self._last = entry_id
                 for record in codec.decode(fields[b"d"]):
-                    if (record.get("flow"), record.get("cycle")) == self._cycle:
+                    if (record.get("flow"), record.get("cycle")) == (self.flow_id, self.cycle):
                         self._take(record)
             if len(found) < BATCH:
                 return

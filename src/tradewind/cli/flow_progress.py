@@ -1,4 +1,4 @@
-"""A cycle while it runs: a live table on a terminal, a line for each change of a node elsewhere, nothing for programs."""
+"""A cycle while it runs: a live table on a terminal, a line for each change elsewhere, nothing for programs."""
 
 from __future__ import annotations
 

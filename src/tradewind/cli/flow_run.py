@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,11 +14,17 @@ from tradewind.cli.http import segment
 from tradewind.cli.output import cell, exit_code
 from tradewind.errors import Invalid, Problem, TimedOut, TradewindError
 
+if TYPE_CHECKING:
+    from tradewind.cli.flow_once import Outcome
+
 MODES = ("single", "upstream", "downstream", "component")
 FILE_ENDS = (".yaml", ".yml", ".json")
 #: Between two looks at a cycle of a running station.
 LOOK_S = 0.2
+#: How long the station may hold an answer back when nobody watches.
+HOLD_S = 20.0
 ENDED_BADLY = 1
+INTERRUPTED = 130
 
 Signals = Annotated[
     list[str] | None,
@@ -38,7 +44,9 @@ def run(
     ] = None,
     from_cycle: Annotated[
         int | None,
-        typer.Option("--from-cycle", metavar="N", min=0, help="Signals of left-out nodes come from this cycle (the last)."),
+        typer.Option(
+            "--from-cycle", metavar="N", min=0, help="Signals of left-out nodes come from this cycle (the last)."
+        ),
     ] = None,
     wait: Wait = False,
     timeout: Timeout = None,
@@ -54,18 +62,25 @@ def run(
 ) -> int:
     """Start a cycle now; or, with --once, run a file to its end on an embedded station. Exit 1 if the cycle failed."""
     cli: Session = ctx.obj
-    given: dict[str, Any] = {"signals": read_signals(signal or []), "node": node, "mode": mode, "from_cycle": from_cycle}
+    given: dict[str, Any] = {
+        "signals": read_signals(signal or []),
+        "node": node,
+        "mode": mode,
+        "from_cycle": from_cycle,
+    }
     body = {name: value for name, value in given.items() if value not in (None, {})}
     if once:
         if wait or from_cycle is not None:
-            raise Invalid("--once goes with neither --wait nor --from-cycle", hint="it always waits, and it has no past")
+            raise Invalid(
+                "--once goes with neither --wait nor --from-cycle", hint="it always waits, and it has no past"
+            )
         return _run_file(cli, target, body, imports or [], others or [], config, timeout, log_level)
     if imports or others or config:
         raise Invalid("--import, --with and --config go only with --once", hint="a running station has its own")
     if target.endswith(FILE_ENDS):
         raise Invalid(
             f"{target} is a file, not the id of a flow",
-            hint=f"`tradewind flow run {target} --once` runs it here, `tradewind flow register {target}` at the station",
+            hint=f"`flow run {target} --once` runs it here, `flow register {target}` brings it to the station",
         )
     started = cli.station.post(f"/flows/{segment(target)}/cycles", body)
     return follow_started(cli, started, wait or timeout is not None, timeout)
@@ -104,10 +119,14 @@ def follow_cycle(cli: Session, flow_id: str, cycle: int | None, timeout_s: float
     from tradewind.cli.flow_view import status_view
 
     end = time.monotonic() + timeout_s if timeout_s is not None else None
-    path = f"/flows/{segment(flow_id)}/status"
+    path = f"/flows/{segment(flow_id)}"
     with CycleProgress(cli.out) as progress:
         while True:
-            status = cli.station.get(path, {"cycle": cycle})
+            began = time.monotonic()
+            if cli.is_json and cycle is not None:
+                hold_s = HOLD_S if end is None else min(HOLD_S, max(0.1, end - began))
+                cli.station.get(f"{path}/cycles/{cycle}", {"wait": round(hold_s, 3)}, wait_s=hold_s)
+            status = cli.station.get(f"{path}/status", {"cycle": cycle})
             if status["cycle"] >= 0:
                 cycle = status["cycle"]
                 progress.update(status)
@@ -119,7 +138,7 @@ def follow_cycle(cli: Session, flow_id: str, cycle: int | None, timeout_s: float
                     code="still_running",
                     hint=f"it goes on; follow it with `tradewind flow status {flow_id} --cycle {cycle} --watch`",
                 )
-            time.sleep(LOOK_S)
+            time.sleep(max(LOOK_S, 9 * (time.monotonic() - began)) if not cli.is_json else LOOK_S)
     cli.out.show(status, lambda: status_view(status))
     return 0 if status["cycle_status"] == "completed" else ENDED_BADLY
 
@@ -135,32 +154,43 @@ def _run_file(
     log_level: str,
 ) -> int:
     from tradewind.cli.flow_file import read_file
-    from tradewind.cli.flow_once import Watcher, leave_threads_behind, run_once
+    from tradewind.cli.flow_once import leave_threads_behind, run_once
+    from tradewind.cli.flow_view import log_line
     from tradewind.flows.starting import RunRequest
     from tradewind.logs import configure_logging
     from tradewind.settings import load_settings
 
+    def tell(entry: dict[str, Any]) -> None:
+        if entry["log_source"] == "node":
+            progress.say(log_line(entry))
+
     files = [read_file(file) for file in (name, *others)]
-    configure_logging(load_settings(config, {"log.level": log_level}).log)
-    with CycleProgress(cli.out) as progress:
+    settings = load_settings(config, {"log.level": log_level, **({"imports": imports} if imports else {})})
+    configure_logging(settings.log)
+    try:
+        with CycleProgress(cli.out) as progress:
+            outcome = run_once(settings, files, RunRequest(**body), progress.update, tell, timeout_s)
+    except TradewindError as error:
+        cli.out.error(error)
+        code = exit_code(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    else:
+        code = _show_outcome(cli, outcome)
+    leave_threads_behind(code)
+    return code
 
-        class Shown(Watcher):
-            def update(self, status: dict[str, Any]) -> None:
-                progress.update(status)
 
-            def log(self, entry: dict[str, Any]) -> None:
-                if entry["log_source"] == "node":
-                    from tradewind.cli.flow_view import log_line
+def _show_outcome(cli: Session, outcome: Outcome) -> int:
+    from rich.console import Group
+    from rich.text import Text
 
-                    progress.say(log_line(entry))
+    from tradewind.cli.flow_view import headline, outputs_table
 
-        try:
-            outcome = run_once(
-                files, RunRequest(**body), Shown(), config=config, imports=imports, timeout_s=timeout_s
-            )
-        except* TradewindError as group:
-            failed: BaseException = group
-            while isinstance(failed, BaseExceptionGroup):
-                failed = failed.exceptions[0]
-            error = failed
-    ...
+    view = outcome.view()
+    cli.out.show(view, lambda: Group(headline(view), Text(), outputs_table(outcome.outputs)))
+    if outcome.is_good:
+        return 0
+    if not cli.is_json:
+        cli.out.error(TradewindError(outcome.error, code="cycle_failed"))
+    return ENDED_BADLY

@@ -166,7 +166,10 @@ def node_table(nodes: dict[str, dict[str, Any]], limit: int | None = None) -> Re
         for name, n in chosen
     ]
     made = table(
-        ("node", "type", "status", "took", "attempt", "worker", "note"), rows, empty="no nodes", right=("took", "attempt")
+        ("node", "type", "status", "took", "attempt", "worker", "note"),
+        rows,
+        empty="no nodes",
+        right=("took", "attempt"),
     )
     left = len(nodes) - len(chosen)
     return Group(made, Text(f"… and {left} more", "bright_black")) if left else made
@@ -215,7 +218,9 @@ def why_view(found: dict[str, Any]) -> RenderableType:
     from rich.text import Text
 
     head = Text.assemble(plain(f"{found['node_id']}  "), status_cell(found["status"]), plain(f"  {found['reason']}"))
-    rows = [(m["input"], m.get("from") or "outside", status_cell(m["source_status"])) for m in found.get("missing") or []]
+    rows = [
+        (m["input"], m.get("from") or "outside", status_cell(m["source_status"])) for m in found.get("missing") or []
+    ]
     if not rows:
         return head
     return Group(head, Text(), table(("input", "from", "status"), rows, empty=""))
@@ -256,7 +261,9 @@ def cycle_number(last: int | None) -> str | None:
 
 
 def counts(found: dict[str, int]) -> str:
-    named = [f"{found[name]} {name}" for name in ("completed", "failed", "skipped", "terminated", "open") if found.get(name)]
+    named = [
+        f"{found[name]} {name}" for name in ("completed", "failed", "skipped", "terminated", "open") if found.get(name)
+    ]
     return ", ".join(named) or "-"
 
 

@@ -13,7 +13,21 @@ from typing import Annotated
 import typer
 
 from tradewind import __version__
-from tradewind.cli import config, demo, doctor, limit, queue, schedule, station, status, task, task_type, worker
+from tradewind.cli import (
+    config,
+    demo,
+    doctor,
+    flow,
+    limit,
+    node_type,
+    queue,
+    schedule,
+    station,
+    status,
+    task,
+    task_type,
+    worker,
+)
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import DEFAULT_URL
 from tradewind.cli.output import Output, exit_code
@@ -26,6 +40,8 @@ app.add_typer(worker.app, name="worker")
 app.add_typer(limit.app, name="limit")
 app.add_typer(schedule.app, name="schedule")
 app.add_typer(task_type.app, name="type")
+app.add_typer(flow.app, name="flow")
+app.add_typer(node_type.app, name="node-type")
 app.add_typer(config.app, name="config")
 app.command("up")(station.up)
 app.command("run")(station.run)

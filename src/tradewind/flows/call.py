@@ -74,9 +74,10 @@ class NodeHost(Protocol):
     @property
     def is_cancelled(self) -> bool: ...
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
         """Start a cycle of another flow as a child of this node; its number. Suspend to wait for its end.
 
+        With a `key`, a node that is run again (its worker died) gets the child that it started under that key before.
         `signals` maps `node.handle` to a value. Raises NotFound, Conflict, Invalid.
         """
         ...

@@ -180,7 +180,7 @@ class FlowControl:
                 signals[str(spec["to"])] = payload
         if not signals and payload is not None:
             for name, node in plan.nodes.items():
-                signals |= {f"{name}.{handle}": payload for handle in node.external}
+                signals |= {f"{name}.{handle}": payload for handle in (*node.external, *node.listens)}
         return await self.run(flow_id, RunRequest(signals), trigger=trigger)
 
     async def cycles(
@@ -257,10 +257,11 @@ class FlowControl:
         node = plan.nodes.get(node_id)
         if node is None:
             raise NotFound(f"flow {flow_id!r} has no node {node_id!r}", code="node_not_found")
-        handle = handle or (node.external[0] if len(node.external) == 1 else "")
+        outside = [*node.external, *node.listens]
+        handle = handle or (outside[0] if len(outside) == 1 else "")
         edges = node.edges_of(handle)
         if not edges:
-            known = ", ".join([*node.external, *node.sources]) or "none"
+            known = ", ".join([*outside, *node.sources]) or "none"
             hint = f"its handles that wait for a signal: {known}"
             problem = Problem("unknown_handle", "handle", hint)
             raise Invalid(f"node {node_id!r} waits for nothing on {handle!r}", hint=hint, problems=[problem])

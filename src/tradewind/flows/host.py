@@ -79,7 +79,9 @@ class NodeExecutor:
         node_class = self.registry.get(taken.type)
         if node_class is None:
             raise BadArguments(f"this worker has no node type {taken.type!r}")
-        host = follow.node = self.running[taken.id] = RunningNode(self.store, follow, state)
+        host = follow.node = self.running[taken.id] = RunningNode(
+            self.store, follow, state, taken.attempt - taken.stalls
+        )
         spec = node.spec
         arrived, left = read_inputs(raw)
         call = NodeCall(

@@ -95,7 +95,7 @@ class KnownTypes:
 
 def config_problems(spec: FlowSpec, registry: NodeRegistry) -> list[Problem]:
     """What the node classes themselves say about their config (a wrong expression, say)."""
-    fed: dict[str, list[str]] = {node.id: list(node.inputs) for node in spec.nodes}
+    fed: dict[str, list[str]] = {node.id: [*node.inputs, *node.external] for node in spec.nodes}
     for edge in spec.edges:
         if edge.target in fed and edge.target_handle not in fed[edge.target]:
             fed[edge.target].append(edge.target_handle)

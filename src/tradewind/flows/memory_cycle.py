@@ -60,7 +60,7 @@ class _Host:
     def progress(self, value: Any, message: str = "") -> None:
         self._cycle.nodes[self._node_id].progress.append((value, message) if message else value)
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
         return await self._cycle.start_child(self._node_id, flow_id, signals)
 
     async def cycle_outputs(self, flow_id: str, cycle: int) -> dict[str, dict[str, Any]]:

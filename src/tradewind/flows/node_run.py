@@ -186,8 +186,8 @@ class _ThreadHost:
     def is_cancelled(self) -> bool:
         return self._host.is_cancelled
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
-        return await self._host.start_cycle(flow_id, signals)
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
+        return await self._host.start_cycle(flow_id, signals, key)
 
     async def cycle_outputs(self, flow_id: str, cycle: int) -> dict[str, dict[str, Any]]:
         return await self._host.cycle_outputs(flow_id, cycle)

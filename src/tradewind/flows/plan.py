@@ -32,13 +32,15 @@ class Wire(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlannedNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`external`: handles that wait for a signal from outside. `sources`: input handle → (node, handle) of edges."""
+    """`external`: handles that wait for a signal from outside; `listens`: those that take one but do not wait for it.
+    `sources`: input handle → (node, handle) of its edges."""
 
     spec: NodeSpec
     component: int
     out: tuple[Wire, ...] = ()
     sources: dict[str, list[tuple[str, str]]] = {}
     external: tuple[str, ...] = ()
+    listens: tuple[str, ...] = ()
     max_attempts: int = 1
     timeout_ms: int = 0
 
@@ -56,7 +58,7 @@ class PlannedNode(msgspec.Struct, frozen=True, omit_defaults=True):
         pairs = self.sources.get(handle, [])
         if (source, source_handle) in pairs:
             return [edge_key(source, source_handle, handle)]
-        if handle in self.external:
+        if handle in self.external or handle in self.listens:
             return [OUTSIDE + handle]
         return [edge_key(s, h, handle) for s, h in pairs]
 
@@ -78,6 +80,10 @@ class Plan(msgspec.Struct, frozen=True):
 
     def graph(self) -> Graph:
         return graph_of(self.spec)
+
+    @property
+    def waits_for_people(self) -> bool:
+        return any(node.external or node.listens for node in self.nodes.values())
 
     def encode(self) -> bytes:
         return codec.encode(self)
@@ -107,7 +113,8 @@ def make_plan(spec: FlowSpec, types: Mapping[str, NodeType], default_timeout_ms:
     nodes = {}
     for name in graph.order:
         node, kind = specs[name], types.get(specs[name].type)
-        wanted = {h.name for h in handles[name].values() if h.external} | set(node.external)
+        wanted = {h.name for h in handles[name].values() if h.external and h.required} | set(node.external)
+        listens = {h.name for h in handles[name].values() if h.external} - wanted
         retries = node.retries if node.retries is not None else (kind.retries if kind else 0)
         seconds = node.timeout_s or (kind.timeout_s if kind else 0)
         nodes[name] = PlannedNode(
@@ -116,6 +123,7 @@ def make_plan(spec: FlowSpec, types: Mapping[str, NodeType], default_timeout_ms:
             out=tuple(out[name]),
             sources=sources[name],
             external=tuple(sorted(h for h in wanted if h not in sources[name] and h not in node.inputs)),
+            listens=tuple(sorted(h for h in listens if h not in sources[name] and h not in node.inputs)),
             max_attempts=retries + 1,
             timeout_ms=round(seconds * 1000) or default_timeout_ms,
         )
@@ -146,6 +154,8 @@ def redis_fields(plan: Plan) -> dict[str, bytes]:
             "p": spec.priority, "m": node.max_attempts, "u": node.timeout_ms,
             "c": codec.encode(spec.config).decode(), "q": "," + codec.encode(request).decode()[1:-1],
         }  # fmt: skip
+        if node.listens:
+            record["x"] = list(node.listens)
         if spec.labels:
             record["l"] = ",".join(spec.labels)
         fields[name] = _pack(record)

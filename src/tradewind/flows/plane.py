@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tradewind.flows.plan import Plan
 from tradewind.redis.scripts import Arg, Scripts
 from tradewind.settings import FlowSettings
 from tradewind.tasks.plane import Plane
@@ -23,6 +24,11 @@ class FlowPlane:
 
     def head(self) -> list[Arg]:
         return self.tasks.head()
+
+    def cycle_timeout_s(self, plan: Plan) -> float:
+        """How long a cycle may take; one that waits for signals from outside has a day longer."""
+        default = self.settings.cycle_timeout_s + (86_400 if plan.waits_for_people else 0)
+        return plan.spec.cycle_timeout_s or default
 
     @property
     def outbox_max(self) -> int:

@@ -23,12 +23,13 @@ MAX_MESSAGE = 10_000
 class RunningNode:
     """The `NodeHost` of one attempt."""
 
-    __slots__ = ("_dropped", "_follow", "_lines", "_progress", "_starter", "state", "store")
+    __slots__ = ("_attempt", "_dropped", "_follow", "_lines", "_progress", "state", "store")
 
-    def __init__(self, store: FlowStore, follow: Follow, state: Running) -> None:
+    def __init__(self, store: FlowStore, follow: Follow, state: Running, attempt: int) -> None:
         self.store = store
         self.state = state
         self._follow = follow
+        self._attempt = attempt  # without those that a lost worker cost
         self._lines: list[bytes] = []
         self._dropped = 0
         self._progress: tuple[float, str] | None = None
@@ -88,11 +89,12 @@ class RunningNode:
             names = [keys.node_task(task_id), keys.task(task_id)]
             await plane.scripts.run("node_progress", names, args)
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
         from tradewind.flows.starting import start_child
 
         follow = self._follow
-        return await start_child(self.store, flow_id, signals, f"{follow.flow_id}:{follow.cycle}:{follow.node_id}")
+        parent = f"{follow.flow_id}:{follow.cycle}:{follow.node_id}"
+        return await start_child(self.store, flow_id, signals, parent, key and f"{self._attempt}-{key}")
 
     async def cycle_outputs(self, flow_id: str, cycle: int) -> dict[str, dict[str, Any]]:
         from tradewind.flows.starting import cycle_outputs

@@ -125,7 +125,7 @@ class FlowScheduler:
             version=plan.version,
             trigger="schedule",
             slot_ms=slot_ms,
-            timeout_s=spec.cycle_timeout_s,
+            timeout_s=self.plane.cycle_timeout_s(plan),
             on_failure="" if spec.on_failure == "isolate" else spec.on_failure,
         )
 

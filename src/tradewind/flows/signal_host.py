@@ -142,7 +142,7 @@ class SignalHost:
         payloads: dict[str, Any] = {key.target_handle: signal.payload}
         if key.target_handle == "*":  # the seed's way to feed several handles: unpacked by key
             inside = signal.payload if isinstance(signal.payload, dict) else {}
-            payloads = {h: inside[h] for h in [*node.sources, *node.external] if h in inside}
+            payloads = {h: inside[h] for h in [*node.sources, *node.external, *node.listens] if h in inside}
         found = []
         for handle, payload in payloads.items():
             edges = node.edges_of(handle, key.source, key.source_handle)

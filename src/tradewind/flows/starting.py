@@ -49,7 +49,7 @@ async def start_cycle(
             version=plan.version,
             trigger=trigger if only is None else "partial",
             request=codec.encode(request),
-            timeout_s=spec.cycle_timeout_s,
+            timeout_s=store.plane.cycle_timeout_s(plan),
             parent=parent,
             run_id=run_id or new_id(),
             on_failure="" if spec.on_failure == "isolate" else spec.on_failure,
@@ -64,10 +64,10 @@ async def start_cycle(
     raise Conflict(f"the flow {flow_id!r} keeps changing", code="flow_changed", hint="try again")
 
 
-async def start_child(store: FlowStore, flow_id: str, signals: dict[str, Any], parent: str) -> int:
+async def start_child(store: FlowStore, flow_id: str, signals: dict[str, Any], parent: str, key: str) -> int:
     if flow_id == parent.partition(":")[0]:
         raise Conflict(f"the flow {flow_id!r} cannot start itself", code="flow_recursion", hint="name another flow")
-    return await start_cycle(store, flow_id, RunRequest(signals), trigger="subflow", parent=parent)
+    return await start_cycle(store, flow_id, RunRequest(signals), trigger="subflow", parent=parent, run_id=key)
 
 
 def given_signals(plan: Plan, flow_id: str, signals: Mapping[str, Any]) -> list[Given]:
@@ -141,9 +141,12 @@ async def cycle_outputs(store: FlowStore, flow_id: str, cycle: int) -> dict[str,
     """node id → handle → value of what the nodes of a cycle sent, as far as Redis still has it."""
     keys, client = store.plane.keys, store.plane.tasks.redis
     with translated():
-        version = await client.hget(keys.cycle(flow_id, cycle), "version")
+        version, parent = await client.hmget(keys.cycle(flow_id, cycle), "version", "parent")
         if version is None:
             raise unknown_cycle(flow_id, cycle)
+        if parent is not None:
+            kept = await client.hgetall(keys.cycle_outputs(flow_id, cycle))
+            return {name.decode(): _payloads(data) for name, data in kept.items()}
         plan = await store.plan(flow_id, version.decode())
         bodies = await client.mget([keys.body(f"{flow_id}_{cycle}_{name}") for name in plan.nodes])
     found: dict[str, dict[str, Any]] = {}
@@ -154,6 +157,10 @@ async def cycle_outputs(store: FlowStore, flow_id: str, cycle: int) -> dict[str,
             if isinstance(result, dict):
                 found[name] = result
     return found
+
+
+def _payloads(data: bytes) -> dict[str, Any]:
+    return {handle: signal["payload"] for handle, signal in codec.decode(data).items()}
 
 
 def _some(names: Mapping[str, Any]) -> str:

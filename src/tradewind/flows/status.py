@@ -54,7 +54,7 @@ class FlowStatus:
         found = await self.cycle(flow_id, cycle)
         nodes = found.pop("nodes")
         rest: dict[str, Any] = {
-            key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "error") if key in found
+            key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "reason", "error") if key in found
         }
         return {
             **view,
@@ -174,6 +174,8 @@ def _node_view(node: PlannedNode, line: str | None, row: list[bytes | None], arr
     if status == "PROCESSING":
         view["status"], view["message"] = "running", "Executing node"
         view["started_at"] = iso(int(start)) if start else None
+    elif status == "RETRYING" and node.listens and error == "waits":
+        view["status"], view["message"] = "awaiting_input", f"waits for {', '.join(node.listens)} from outside"
     elif status in _WAITING:
         view["message"] = _WAITING[status] + (f": {error}" if error else "")
     elif node.external and int(arrived or 0) >= len(waits_for) - len(node.external):

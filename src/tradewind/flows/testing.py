@@ -72,7 +72,7 @@ class _Host:
     def progress(self, value: Any, message: str = "") -> None:
         self._outcome.progress.append((value, message) if message else value)
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
         raise NotFound(f"there is no flow {flow_id!r}", hint="test it with run_flow(…, flows={…})")
 
     async def cycle_outputs(self, flow_id: str, cycle: int) -> dict[str, dict[str, Any]]:
@@ -189,7 +189,8 @@ def _check(spec: FlowSpec, classes: Mapping[str, type[Node]]) -> None:
     problems = check_flow(spec, {name: made.describe() for name, made in classes.items()}, max_nodes=MAX_NODES)
     if not problems:
         for index, node in enumerate(spec.nodes):
-            fed = [edge.target_handle for edge in spec.edges if edge.target == node.id]
+            wired = [edge.target_handle for edge in spec.edges if edge.target == node.id]
+            fed = [*wired, *node.inputs, *node.external]
             for problem in classes[node.type].check_config(node.config, fed):
                 problems.append(Problem(problem.code, f"nodes[{index}].config.{problem.path}", problem.hint))
     if problems:

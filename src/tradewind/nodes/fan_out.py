@@ -89,7 +89,7 @@ class Map(Node):
             if not coming:
                 return results, errors
             self.progress(len(results) / len(self.items.value))
-            running = [await self._start(item) for item in coming]
+            running = [await self._start(item, len(results) + i) for i, item in enumerate(coming)]
             if any(isinstance(cycle, int) for cycle in running):
                 break
             await self._gather(running, results, errors)  # none could be started: there is nothing to wait for
@@ -101,10 +101,10 @@ class Map(Node):
             )  # fmt: skip
         raise Suspend(self.timeout, state)
 
-    async def _start(self, item: Any) -> int | str:
+    async def _start(self, item: Any, index: int) -> int | str:
         """The number of the cycle, or why there is none."""
         try:
-            return await self.host.start_cycle(self.flow, {self.input: item})
+            return await self.host.start_cycle(self.flow, {self.input: item}, str(index))
         except (NotFound, Invalid, Conflict) as error:
             message = f"flow {self.flow!r} cannot be started: {error.message}"
             if self.on_error == "fail":

@@ -54,7 +54,7 @@ class Subflow(Node):
             raise NodeValidationException(message, missing, self.node_id)
         signals = {target: values[name] for name, target in self.targets.items()}
         try:
-            cycle = await self.host.start_cycle(self.flow, signals)
+            cycle = await self.host.start_cycle(self.flow, signals, "0")
         except (NotFound, Invalid) as error:
             raise NodeValidationException(
                 f"flow {self.flow!r} cannot be started: {error.message}", ["flow"], self.node_id, hint=error.hint

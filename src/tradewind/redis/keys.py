@@ -191,6 +191,10 @@ class Keys:
         """hash; node id → `status start_ms end_ms worker message` of the nodes that have ended: what decides. 7 days at most. node_commit."""
         return f"{self.p}flow:{flow_id}:cycle:{cycle}:done"
 
+    def cycle_outputs(self, flow_id: str, cycle: int) -> str:
+        """hash; node id → JSON of its outputs by handle, of a cycle that a node of another flow waits for. 7 days at most. node_commit."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:out"
+
     def cycle_inputs(self, flow_id: str, cycle: int, node_id: str) -> str:
         """hash; edge key `source:handle->target handle` → signal as JSON or `!reason`; also n, failed, skipped: how many arrived. 7 days at most. node_commit, signal_arrive. Seed 003 (edge key)."""
         return f"{self.p}flow:{flow_id}:cycle:{cycle}:in:{node_id}"

@@ -57,7 +57,10 @@ async def close(connection: AbstractConnection, timeout_s: float) -> None:
 
 
 async def answered(call: Awaitable[T]) -> T:
-    """The client cancels whoever waits on a connection that closes; only our own cancellation may look like one."""
+    """The client cancels whoever waits on a connection that closes, or throws a bare Exception at them.
+
+    Only our own cancellation may look like one: everything else becomes Lost.
+    """
     try:
         return await call
     except asyncio.CancelledError as error:
@@ -65,6 +68,10 @@ async def answered(call: Awaitable[T]) -> T:
         if task is not None and task.cancelling():
             raise
         raise Lost("the connection was closed") from error
+    except Exception as error:
+        if type(error) is Exception:
+            raise Lost("the connection was closed") from error
+        raise
 
 
 class Desk:
@@ -84,7 +91,7 @@ class Desk:
             self._channel = None  # until it has answered: it may be closed, or still at work for somebody who left
             try:
                 await answered(work(channel, names))
-                await answered(channel.exchange_declare(EXCHANGE, exchange_type="topic", passive=True))
+                await answered(channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True))
             except ChannelInvalidStateError:
                 raise _reason(channel) from None
             self._channel = channel

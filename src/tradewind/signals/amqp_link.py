@@ -17,7 +17,7 @@ from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from tradewind.errors import Conflict, NotFound
 from tradewind.ids import new_id
-from tradewind.signals.amqp_channels import Desk, Lost, Work, answered, close, connect, open_channel
+from tradewind.signals.amqp_channels import Desk, Work, answered, close, connect, open_channel
 from tradewind.signals.exchange import Message
 from tradewind.signals.routing import EXCHANGE
 
@@ -30,8 +30,8 @@ _DESKS, _PART = 4, 25
 
 
 class AmqpLink:
-    """Two connections, because a broker that is short of memory stops reading from those that publish, and would read no
-    acknowledgements either. Channels: one to publish, a few for declarations, one per prefetch to consume.
+    """Two connections, because a broker that is short of memory stops reading from those that publish, and would read
+    no acknowledgements either. Channels: one to publish, a few for declarations, one per prefetch to consume.
 
     `lost` is set when a connection, or a channel that somebody depends on, is gone; then only `close` is left to do.
     """
@@ -69,7 +69,7 @@ class AmqpLink:
                     opened.append(await connect(url, purpose))
                 publisher = await open_channel(opened[0], confirms=True)
                 await answered(publisher.exchange_declare(EXCHANGE, exchange_type="topic", durable=True))
-            return cls(*opened, publisher, answer_s, ended)
+            return cls(opened[0], opened[1], publisher, answer_s, ended)
         except BaseException as error:
             for connection in opened:
                 await close(connection, answer_s)
@@ -100,10 +100,9 @@ class AmqpLink:
         lost = []
         for part in (messages[start : start + _AT_ONCE] for start in range(0, len(messages), _AT_ONCE)):
             async with asyncio.timeout(confirm_s):
-                results = await asyncio.gather(*map(self._publish_one, part), return_exceptions=True)
+                calls = (answered(self._publish_one(message)) for message in part)
+                results = await asyncio.gather(*calls, return_exceptions=True)
             for message, result in zip(part, results, strict=True):
-                if isinstance(result, asyncio.CancelledError):
-                    raise Lost("the connection was closed") from result
                 if isinstance(result, BaseException):
                     raise result
                 if not result:
@@ -144,6 +143,7 @@ class AmqpLink:
         """Declare and bind without waiting for each answer. Raises one of TROUBLE, or Conflict."""
 
         async def declare(channel: Channel, names: Sequence[str]) -> None:
+            await channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True, nowait=True)
             for name in names:
                 await channel.queue_declare(name, durable=True, nowait=True)
                 for pattern in queues[name]:

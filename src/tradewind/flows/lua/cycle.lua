@@ -1,9 +1,10 @@
 -- Shared by all scripts that move a cycle; goes after tasks/shared and tasks/cancel.
 -- Keys built from the prefix: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
--- :in:{node}, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
+-- :in:{node}, :out, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
 -- flows:deadlines, flows:wake, flows:ended, flow:outbox, task:{id} and what tasks/shared names.
 -- A node's plan (msgpack): t type, k component, i inputs that are counted, r trigger rule, o out edges {handle, target, target
--- handle, 1 if optional there}, p priority, m attempts, u timeout ms, l labels, c config as JSON, q request line's middle.
+-- handle, 1 if optional there}, p priority, m attempts, u timeout ms, l labels, x handles that take a signal
+-- from outside but are not waited for, c config as JSON, q request line's middle.
 local DAY, WEEK = '86400', '604800'
 local F = P .. 'flow:'
 local iso_of = {}
@@ -140,7 +141,15 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
     record('{"k":"log","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"node":"' .. id
       .. '","level":"ERROR","source":"node","message":' .. quote('Node ' .. id .. ' failed: ' .. message) .. ',"meta":null,"at":' .. NOW .. '}')
   end
-  if outputs then record_signals(c, node, outputs) end
+  if outputs then
+    record_signals(c, node, outputs)
+    if c.parent then -- for the node that waits for this cycle
+      local parts = {}
+      for handle, body in pairs(outputs) do parts[#parts + 1] = '"' .. handle .. '":' .. body end
+      redis.call('HSET', c.key .. ':out', id, '{' .. table.concat(parts, ',') .. '}')
+      redis.call('EXPIRE', c.key .. ':out', WEEK)
+    end
+  end
   if not is_silent then
     for _, e in ipairs(node.o) do
       local body = outputs and outputs[e[1]]
@@ -247,6 +256,14 @@ local function decide(c, id)
   end
 end
 
+-- A suspended node is run again now.
+local function run_soon(tid)
+  if redis.call('ZSCORE', P .. 'queue:delayed', tid) then
+    redis.call('ZADD', P .. 'queue:delayed', SECONDS, tid)
+    later = true
+  end
+end
+
 -- A child cycle has ended: its parent node is run again once all of its children have.
 local function tell_parent(c, status)
   local flow, n, node = string.match(c.parent, '^([^:]+):(%d+):(.+)$')
@@ -254,10 +271,7 @@ local function tell_parent(c, status)
   if redis.call('HSETNX', key, 'kid ' .. c.flow .. ' ' .. c.n, status) == 0 then return end
   if redis.call('HINCRBY', key, 'kids', -1) > 0 then return end
   local tid = flow .. '_' .. n .. '_' .. node
-  if redis.call('ZSCORE', P .. 'queue:delayed', tid) then
-    redis.call('ZADD', P .. 'queue:delayed', SECONDS, tid)
-    later = true
-  end
+  run_soon(tid)
 end
 
 local function end_cycle(c)

@@ -17,7 +17,15 @@ OUTBOX_MAX = ARGV[19]
 if ARGV[7] ~= '' and (redis.call('GET', KEYS[6]) ~= ARGV[7] or redis.call('GET', KEYS[7]) ~= ARGV[8]) then return { -1 } end
 local f = redis.call('HMGET', flow, 'status', 'version', 'last_cycle', 'run_id', 'run_cycle')
 if not f[1] then return { -3 } end
-if ARGV[23] ~= '' and f[4] == ARGV[23] then return { 1, tonumber(f[5]) } end
+local parent
+if ARGV[20] ~= '' then
+  local pf, pn, pnode = string.match(ARGV[20], '^([^:]+):(%d+):(.+)$')
+  parent = F .. pf .. ':cycle:' .. pn .. ':in:' .. pnode
+  local child = ARGV[23] ~= '' and redis.call('HGET', parent, 'child ' .. ARGV[23])
+  if child then return { 1, tonumber(child) } end
+elseif ARGV[23] ~= '' and f[4] == ARGV[23] then
+  return { 1, tonumber(f[5]) }
+end
 if f[1] == 'deleting' then return { -4, f[1] } end
 if f[2] ~= ARGV[9] then return { -2 } end
 local is_slot = ARGV[11] ~= ''
@@ -56,11 +64,16 @@ move_on()
 
 -- Old cycles leave: the oldest that have ended, a few at a time.
 -- include: forget
+-- A node of a running cycle has yet to read how this one ended.
+local function is_awaited(child, number)
+  local of, at = string.match(redis.call('HGET', F .. child .. ':cycle:' .. number, 'parent') or '', '^([^:]+):(%d+):')
+  return of and redis.call('SISMEMBER', F .. of .. ':running', at) == 1
+end
 local kept = redis.call('ZCARD', KEYS[2]) + 1
 if kept > tonumber(ARGV[17]) then
   local many = 0
   for _, old in ipairs(redis.call('ZRANGE', KEYS[2], 0, kept - tonumber(ARGV[17]) + 2)) do
-    if kept - many > tonumber(ARGV[17]) and redis.call('SISMEMBER', KEYS[3], old) == 0 then
+    if kept - many > tonumber(ARGV[17]) and redis.call('SISMEMBER', KEYS[3], old) == 0 and not is_awaited(id, old) then
       forget(id, old, f[2])
       many = many + 1
     end
@@ -86,10 +99,11 @@ if ARGV[24] ~= '' then redis.call('HSET', key, 'on_failure', ARGV[24]) end
 redis.call('EXPIRE', key, WEEK)
 redis.call('HSET', flow, 'last_cycle', n)
 redis.call('HDEL', flow, 'buffered_ms')
-if ARGV[23] ~= '' then redis.call('HSET', flow, 'run_id', ARGV[23], 'run_cycle', n) end
-if ARGV[20] ~= '' then
-  local pf, pn, pnode = string.match(ARGV[20], '^([^:]+):(%d+):(.+)$')
-  redis.call('HINCRBY', F .. pf .. ':cycle:' .. pn .. ':in:' .. pnode, 'kids', 1)
+if parent then
+  redis.call('HINCRBY', parent, 'kids', 1)
+  if ARGV[23] ~= '' then redis.call('HSET', parent, 'child ' .. ARGV[23], n) end
+elseif ARGV[23] ~= '' then
+  redis.call('HSET', flow, 'run_id', ARGV[23], 'run_cycle', n)
 end
 redis.call('ZADD', KEYS[2], n, n)
 redis.call('SADD', KEYS[3], n)

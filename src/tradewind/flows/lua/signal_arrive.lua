@@ -17,8 +17,17 @@ while at <= #ARGV do
   local verdict = 0
   if c and c.status == 'running' then
     verdict = node_of(c, id) and 2 or -1
+    local listens = {}
+    for _, handle in ipairs(verdict == 2 and node_of(c, id).x or {}) do listens['*:*->' .. handle] = true end
     for e = at + 6, at + 5 + edges do
-      if verdict == 2 and arrive(c, id, ARGV[e], ARGV[at + 3]) then
+      local has_come
+      if verdict == 2 and listens[ARGV[e]] then
+        has_come = redis.call('HSETNX', c.key .. ':in:' .. id, ARGV[e], ARGV[at + 3]) == 1
+        if has_come then run_soon(task_of(c, id)) end
+      elseif verdict == 2 then
+        has_come = arrive(c, id, ARGV[e], ARGV[at + 3])
+      end
+      if has_come then
         verdict = 1
         if ARGV[at + 4] == '1' then
           record('{"k":"signal","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"sig":' .. ARGV[at + 3] .. ',"to":[["' .. id .. '","'

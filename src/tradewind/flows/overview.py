@@ -1,0 +1,87 @@
+"""All flows at a glance, cheap enough to be asked every second: without their definitions, whose JSON may be long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tradewind.clock import now_ms
+from tradewind.flows.status import COUNTS
+from tradewind.flows.store import FlowStore
+from tradewind.redis.connection import translated
+
+BATCH = 1000
+_FLOW = ("status", "last_cycle", "next_execution")
+_CYCLE = ("status", "start_time", "end_time", *COUNTS)
+
+
+async def overview(store: FlowStore, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """The first flows in the order of their ids, each with how its last cycle stands; and how many there are."""
+    keys, client = store.plane.keys, store.plane.tasks.redis
+    ids = await store.ids("", limit)
+    with translated():
+        pipe = client.pipeline(transaction=False)
+        pipe.zcard(keys.flows())
+        for flow_id in ids:
+            pipe.hmget(keys.flow(flow_id), _FLOW)
+            pipe.scard(keys.flow_running(flow_id))
+        total, *rows = await pipe.execute()
+        pipe = client.pipeline(transaction=False)
+        for i, flow_id in enumerate(ids):
+            pipe.hmget(keys.cycle(flow_id, int(rows[2 * i][1] or -1)), _CYCLE)
+        cycles = await pipe.execute() if ids else []
+    found = []
+    for i, flow_id in enumerate(ids):
+        status, last, due = (_text(value) for value in rows[2 * i])
+        if status:  # else it went away meanwhile
+            cycle = dict(zip(_CYCLE, (_text(value) for value in cycles[i]), strict=True))
+            found.append(
+                {
+                    "id": flow_id,
+                    "status": status,
+                    "last_cycle": int(last or -1),
+                    "cycle_status": cycle["status"] or None,
+                    "start_time": cycle["start_time"] or None,
+                    "end_time": cycle["end_time"] or None,
+                    "counts": {name: int(cycle[name] or 0) for name in COUNTS},
+                    "next_execution": float(due or 0),
+                    "running_cycles": rows[2 * i + 1],
+                }
+            )
+    return found, total
+
+
+async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, float]]:
+    """Flows by status; and single figures: cycles that run, lag of the schedule in seconds, what waits where."""
+    keys, client = store.plane.keys, store.plane.tasks.redis
+    statuses: dict[str, int] = {}
+    missed = skipped = 0
+    after = ""
+    while ids := await store.ids(after, BATCH):
+        with translated():
+            pipe = client.pipeline(transaction=False)
+            for flow_id in ids:
+                pipe.hmget(keys.flow(flow_id), "status", "missed", "skipped")
+            rows = await pipe.execute()
+        for row in rows:
+            if row[0] is not None:
+                status = row[0].decode()
+                statuses[status] = statuses.get(status, 0) + 1
+                missed, skipped = missed + int(row[1] or 0), skipped + int(row[2] or 0)
+        after = ids[-1]
+    with translated():
+        pipe = client.pipeline(transaction=False)
+        pipe.zcard(keys.flows_deadlines())
+        pipe.zrange(keys.flows_due(), 0, 0, withscores=True)
+        pipe.xlen(keys.flow_outbox())
+        pipe.zcard(keys.flows_unsent())
+        running, due, outbox, unsent = await pipe.execute()
+    lag_s = max(0.0, (now_ms() - due[0][1]) / 1000) if due else 0.0
+    single = {
+        "cycles_running": running, "lag_s": lag_s, "outbox": outbox, "unsent": unsent, "missed": missed,
+        "skipped": skipped,
+    }  # fmt: skip
+    return statuses, single
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode()
