@@ -29,7 +29,7 @@ from tradewind.flows.signal_host import SignalHost
 from tradewind.flows.store import FlowStore
 from tradewind.ids import short_random
 from tradewind.nodes import python_node  # its package registers the built-in nodes
-from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
+from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts, translated
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
@@ -138,6 +138,8 @@ class Station:
     async def health(self) -> dict[str, Any]:
         """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""
         parts = {"redis": await self._redis_health(), "sql": await self._sql_health()}
+        if self.settings.signals.transport == "amqp":
+            parts["broker"] = await self._broker_health()
         if parts["redis"]["status"] == "ok":
             leader = await self.control.leader()
             parts["scheduler"] = _part(leader is not None, f"leader {leader}" if leader else "no scheduler leads")
@@ -162,6 +164,18 @@ class Station:
             return _part(False, str(error) or "no answer within 3 s")
         facts = self.facts
         return _part(True, "; ".join([f"{facts.name} {facts.version}", *facts.warnings]))
+
+    async def _broker_health(self) -> dict[str, str]:
+        """Looked at through what waits for it: a process without its own connection sees that, too."""
+        keys, now = self.plane.keys, self.plane.clock.now_ms()
+        try:
+            async with asyncio.timeout(3):
+                with translated():
+                    waiting = await self.plane.redis.zcount(keys.flows_held(), "-inf", now - 3000)
+                    waiting += await self.plane.redis.zcount(keys.flows_unsent(), "-inf", now - 5000)
+        except (TradewindError, TimeoutError) as error:
+            return _part(False, str(error) or "no answer within 3 s")
+        return _part(not waiting, f"{waiting} cycles wait for it" if waiting else "RabbitMQ")
 
     async def _sql_health(self) -> dict[str, str]:
         if self.sql is None:

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from httpx2 import ASGITransport, AsyncClient
 
 from tests import servers
+from tests.api.flow_station import Flows, running_station
 from tradewind.api import create_app
 from tradewind.errors import TradewindError
 from tradewind.flows.control import FlowControl
@@ -24,6 +25,7 @@ from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import open_link, translated
 from tradewind.settings import ApiSettings, RedisSettings, Settings
 from tradewind.sql import open_sql
+from tradewind.station import Station
 from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.function import Parameter, Signature
@@ -126,6 +128,18 @@ async def station(redis_7: servers.Server, key_prefix: str, tmp_path: Path) -> A
 async def client(station: SmallStation) -> AsyncIterator[AsyncClient]:
     async with ask(create_app(station)) as client:
         yield client
+
+
+@pytest.fixture
+async def flow_station(redis_7: servers.Server, key_prefix: str, tmp_path: Path) -> AsyncIterator[Station]:
+    async with running_station(redis_7.url, key_prefix, tmp_path) as station:
+        yield station
+
+
+@pytest.fixture
+async def flows(flow_station: Station) -> AsyncIterator[Flows]:
+    async with ask(create_app(flow_station)) as client:
+        yield Flows(client)
 
 
 @pytest.fixture

@@ -98,8 +98,7 @@ def evaluate(text: str, values: dict[str, Any]) -> None:
         assert time.thread_time() - start < LONGEST_S
     assert is_plain(value)
     assert type(value) is not int or abs(value) <= 2**256
-    if type(value) is not int or abs(value) < 2**63:
-        codec.encode(value)
+    assert codec.decode(codec.encode(value)) == value
 
 
 @COMMON

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -177,17 +179,19 @@ def test_deep_and_cyclic_inputs_are_no_trouble() -> None:
                 continue
 
 
-def test_limits_do_not_depend_on_how_deep_the_caller_is() -> None:
-    def evaluate(depth: int) -> Any:
-        if depth:
-            return evaluate(depth - 1)
-        try:
-            return compile_expression("-" * 40 + "(a + 987)")({"a": 1})
-        except Invalid:
-            return None
+def test_a_caller_with_little_stack_left_gets_a_value_or_invalid() -> None:
+    text = "-" * 40 + "(a + 987)"
 
-    for depth in range(500, 990, 7):
+    def evaluate(frames: int) -> Any:
+        if frames > 0:
+            return evaluate(frames - 1)
         try:
-            assert evaluate(depth) in (988, None)
-        except RecursionError:
-            return  # the callers' own
+            return compile_expression(text)({"a": 1})
+        except Invalid as error:
+            return error.problems[0].code
+
+    used = len(inspect.stack())
+    outcomes = [evaluate(sys.getrecursionlimit() - used - spare) for spare in range(60, 400, 10)]
+    assert outcomes[0] == "too_deep"
+    assert outcomes[-1] == 988
+    assert set(outcomes) == {"too_deep", 988}

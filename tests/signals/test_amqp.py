@@ -191,19 +191,6 @@ async def test_a_lost_connection_is_replaced(exchange: AmqpExchange, name: str, 
     await exchange.delete_queues([name])
 
 
-async def test_a_deleted_exchange_is_declared_again(exchange: AmqpExchange, bare: AbstractChannel, name: str) -> None:
-    await bare.exchange_delete("signals_exchange")
-    async with asyncio.timeout(20):
-        while True:
-            try:
-                await exchange.declare_queue(name, [name])
-                await exchange.publish([note(name)])
-                break
-            except Unavailable:
-                continue
-    await exchange.delete_queues([name])
-
-
 async def test_a_queue_of_another_kind_is_a_conflict(exchange: AmqpExchange, bare: AbstractChannel, name: str) -> None:
     await bare.declare_queue(name, durable=True, arguments={"x-message-ttl": 1000})
     with pytest.raises(Conflict, match=name):
@@ -223,16 +210,6 @@ async def test_a_message_that_cannot_be_put_into_frames_is_refused(exchange: Amq
     await exchange.publish([note(name, b"fine")])
     assert await inbox.bodies(1) == [b"fine"]
     await exchange.delete_queues([name])
-
-
-async def test_an_exchange_of_another_kind_is_a_conflict(rabbitmq: servers.Server, bare: AbstractChannel) -> None:
-    await bare.exchange_delete("signals_exchange")
-    await bare.declare_exchange("signals_exchange", "fanout")
-    try:
-        with pytest.raises(Conflict, match="signals_exchange"):
-            await AmqpExchange(rabbitmq.url).open()
-    finally:
-        await bare.exchange_delete("signals_exchange")
 
 
 async def test_an_exchange_that_cannot_be_opened_says_why(rabbitmq: servers.Server) -> None:
@@ -347,3 +324,26 @@ async def test_it_closes_while_the_broker_is_away(mortal: servers.Server, name: 
             await exchange.publish([note(name, encode(Signal("s", "ANY", 1, 0.0)))])
     finally:
         mortal.start()
+
+
+@pytest.mark.slow
+async def test_an_exchange_that_is_gone_is_declared_again_and_one_of_another_kind_refused(
+    mortal: servers.Server, name: str
+) -> None:
+    async with AmqpExchange(mortal.url) as exchange, await aio_pika.connect(mortal.url, timeout=10) as plain:
+        bare = await plain.channel()
+        await bare.exchange_delete("signals_exchange")
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    await exchange.declare_queue(name, [name])
+                    await exchange.publish([note(name)])
+                    break
+                except Unavailable:
+                    continue
+        await exchange.delete_queues([name])
+        await bare.exchange_delete("signals_exchange")
+        await bare.declare_exchange("signals_exchange", "fanout")
+        with pytest.raises(Conflict, match="signals_exchange"):
+            await AmqpExchange(mortal.url).open()
+        await bare.exchange_delete("signals_exchange")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
+from tradewind.cli.check import Check, bounded
+from tradewind.cli.examine_flows import flows
 from tradewind.clock import iso
 from tradewind.errors import TradewindError
 from tradewind.redis.connection import Link, open_link, server_facts, translated
@@ -26,18 +27,11 @@ CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 5.0
 #: Keys that always expire, by what follows the prefix; see keys.py.
 EXPIRING = re.compile(
     r"task:(idem|cancel|cache|status):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!types$)[^:]+"
+    r"|node_tasks:.+|trading_flow:node:.+|flow:[^:]+:cycle:.+"
 )
 TASK = re.compile(r"task:(?P<id>[A-Za-z0-9_-]+)")
 NOT_TASKS = frozenset({"task:token", "task:types", "task:outbox"})
 ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
-
-
-@dataclass
-class Check:
-    name: str
-    status: str
-    detail: str
-    hint: str = ""
 
 
 async def examine(settings: Settings) -> list[Check]:
@@ -49,7 +43,7 @@ async def examine(settings: Settings) -> list[Check]:
     try:
         plane = Plane(link, settings)
         checks = [Check("redis", "ok", f"reachable at {link}")]
-        for look in (_server, _memory, _clock, _leader, _workers, _queues, _outbox, _keys):
+        for look in (_server, _memory, _clock, _leader, _workers, _queues, _outbox, flows, _keys):
             try:
                 checks += await look(plane)
             except TradewindError as error:
@@ -141,7 +135,7 @@ async def _queues(plane: Plane) -> list[Check]:
     queues = {queue.name: queue for queue in await TaskControl(plane).queues()}
     waiting, most = queues["high"].length + queues["normal"].length, plane.settings.max_queued
     paused = [name for name, queue in queues.items() if queue.is_paused]
-    checks = [_bounded("queued tasks", waiting, most, "start more workers, or raise tasks.max_queued")]
+    checks = [bounded("queued tasks", waiting, most, "start more workers, or raise tasks.max_queued")]
     if paused:
         checks.append(
             Check("paused", "warn", ", ".join(paused), "`tradewind queue resume NAME` when this is not meant")
@@ -153,13 +147,8 @@ async def _outbox(plane: Plane) -> list[Check]:
     with translated(plane.link):
         count = int(await plane.link.client.get(plane.keys.outbox_count()) or 0)
     return [
-        _bounded("outbox", count, plane.settings.outbox_max, "is the SQL database reachable? see `tradewind status`")
+        bounded("outbox", count, plane.settings.outbox_max, "is the SQL database reachable? see `tradewind status`")
     ]
-
-
-def _bounded(name: str, count: int, most: int, hint: str) -> Check:
-    status = "ok" if not most or count < most / 10 else "fail" if count >= most else "warn"
-    return Check(name, status, f"{count} of {most}" if most else str(count), "" if status == "ok" else hint)
 
 
 async def _keys(plane: Plane) -> list[Check]:

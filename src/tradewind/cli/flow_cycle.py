@@ -154,7 +154,7 @@ def logs(
     cursor: Cursor = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
 ) -> None:
-    """What the flow and its nodes have logged; with --follow and --json one object a line."""
+    """The last lines that the flow and its nodes logged; with --follow and --json one object a line."""
     cli: Session = ctx.obj
     path = f"/flows/{segment(flow_id)}/logs"
     query: dict[str, Any] = {
@@ -166,16 +166,16 @@ def logs(
         "limit": limit,
         "cursor": cursor,
     }
+    found = cli.station.get(path, {**query, "order": "newest"})
+    lines = found["items"] = found["items"][::-1]
     if follow:
-        _follow_logs(cli, path, query)
+        _follow_logs(cli, path, query, lines)
         return
-    found = cli.station.get(path, query)
     from rich.text import Text
 
-    lines = found["items"]
     cli.out.show(found, lambda: Text("\n").join(log_line(line) for line in lines) if lines else Text("no lines"))
     if found.get("next_cursor"):
-        cli.out.note(f"more: --cursor {found['next_cursor']}")
+        cli.out.note(f"earlier ones: --cursor {found['next_cursor']}")
 
 
 def add_to(app: Group) -> None:
@@ -184,16 +184,19 @@ def add_to(app: Group) -> None:
     app.command("input")(give_input)
 
 
-def _follow_logs(cli: Session, path: str, query: dict[str, Any]) -> None:
+def _follow_logs(cli: Session, path: str, query: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+    """The lines, then those that are recorded after them."""
+    last = 0
     while True:
-        page = cli.station.get(path, query)
-        for line in page["items"]:
+        for line in lines:
+            last = line["seq"]
             if cli.is_json:
                 write_json(line)
             else:
                 cli.out.console.print(log_line(line), markup=False, highlight=False, soft_wrap=True)
-            query = {**query, "cursor": str(line["seq"])}
-        if not page.get("next_cursor"):
+        page = cli.station.get(path, {**query, "cursor": last, "limit": FULL_PAGE})
+        lines = page["items"]
+        if not lines:
             time.sleep(FOLLOW_S)
 
 

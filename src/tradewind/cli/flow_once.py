@@ -80,14 +80,13 @@ def run_once(
     import uvloop
 
     check_files(files, settings.imports)
-    if threading.current_thread() is threading.main_thread():
-        # As Ctrl-C: the folder is removed, the embedded store stopped.
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     with tempfile.TemporaryDirectory(prefix="tradewind-flow-", ignore_cleanup_errors=True) as folder:
         own = _own_settings(settings, Path(folder) / "data", files)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 return runner.run(_run(own, files, request, on_status, on_log, timeout_s))
+        except asyncio.CancelledError:  # SIGTERM
+            raise KeyboardInterrupt from None
         except BaseExceptionGroup as group:
             ours = group.subgroup(TradewindError)
             if ours is None:
@@ -141,6 +140,9 @@ async def _run(
     from tradewind.station import open_station
 
     outcome, refused = Outcome(), None
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # Ctrl-C does so by itself
     async with open_station(settings, frozenset({"scheduler", "worker"})) as station:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -54,7 +54,8 @@ def flow_facts(flow: dict[str, Any]) -> RenderableType:
         ("status", status_cell(flow["status"])),
         ("about", config.get("description")),
         ("when", when(config)),
-        ("nodes", f"{len(nodes)} in {(flow.get('structure') or {}).get('component_count', '?')} components"),
+        ("nodes", len(nodes)),
+        ("components", (flow.get("structure") or {}).get("component_count")),
         ("last cycle", cycle_number(flow.get("last_cycle"))),
         ("next", local(moment(flow.get("next_execution")), now)),
         ("created", local(flow.get("created_at"), now)),
@@ -196,7 +197,7 @@ def log_line(entry: dict[str, Any]) -> Text:
     return Text.assemble(
         (f"{clock_time(entry.get('created_at'))} ", "bright_black"),
         (f"{plain(level):<8}", _LEVELS.get(level, "")),
-        plain(f" {entry.get('cycle')} {who}: {entry['message']}"),
+        plain(f" #{entry.get('cycle')} {who}: {entry['message']}"),
     )
 
 

@@ -66,7 +66,7 @@ def _view(kind: dict[str, Any]) -> RenderableType:
     return Lines(
         head,
         Text(),
-        table(("", "handle", "type", "", "unit", "about"), handles, empty="no declared handles"),
+        table(("", "handle", "type", "kind", "unit", "about"), handles, empty="no declared handles"),
         Text(),
         table(("config", "type", "needed", "default", "about"), config, empty="no config"),
     )

@@ -64,7 +64,11 @@ def compile_expression(
     if not isinstance(text, str):
         hint = "write the expression as a string"
         raise refused([Problem(code="not_text", path="col 1", hint=f"a {type(text).__name__} is no text; {hint}")])
-    return _compiled(text, None if names is None else frozenset(names), limits)
+    try:
+        return _compiled(text, None if names is None else frozenset(names), limits)
+    except RecursionError:  # the limit of depth is far below Python's, but the caller may be deep already
+        hint = "too deeply nested for where it is compiled; split it up"
+        raise refused([Problem(code="too_deep", path="col 1", hint=hint)]) from None
 
 
 @lru_cache(maxsize=1024)

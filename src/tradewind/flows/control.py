@@ -135,13 +135,22 @@ class FlowControl:
         deadline = asyncio.get_running_loop().time() + wait_s
         while True:
             is_gone, left = await self.store.delete_some(flow_id)
-            if is_gone:
+            if is_gone and not await self._has_queues(flow_id):
                 return
-            if left:
+            if left or is_gone:
                 if asyncio.get_running_loop().time() > deadline:
-                    message = f"{left} cycles of {flow_id!r} have nodes that do not stop"
-                    raise TimedOut(message, code="flow_deleting", hint="delete it again when they have ended")
+                    what = "nodes that do not stop" if left else "queues on the broker"
+                    message = f"the flow {flow_id!r} still has {what}"
+                    raise TimedOut(message, code="flow_deleting", hint="they go as soon as they can; look again")
                 await asyncio.sleep(0.05)
+
+    async def _has_queues(self, flow_id: str) -> bool:
+        """Whether the leader has yet to delete queues of that flow."""
+        if not self.store.plane.is_amqp:
+            return False
+        with translated():
+            names = await self.store.plane.tasks.redis.hkeys(self.store.plane.keys.flows_queues())
+        return any(name.decode().rpartition(":")[0] == flow_id for name in names)
 
     # cycles
 

@@ -161,7 +161,23 @@ class FlowHost:
     async def finish(
         self, worker: WorkerStore, endings: Sequence[Ending], capacity: int
     ) -> tuple[list[int], list[Taken]]:
-        """Commit; what became ready and is this worker's comes back to be started. Raises Unavailable."""
+        """Commit; what became ready and is this worker's comes back to be started. Raises Unavailable.
+
+        A task that never came to be a node here (its request could not be read, say) ends in the task room; the leader
+        brings that into its cycle.
+        """
+        stray = [ending for ending in endings if ending.follow is None]
+        if stray:
+            own = [ending for ending in endings if ending.follow is not None]
+            verdicts = dict(zip((e.id for e in stray), await worker.finish(stray), strict=True))
+            known, given = await self._commit(worker, own, capacity) if own else ([], [])
+            verdicts |= zip((e.id for e in own), known, strict=True)
+            return [verdicts[ending.id] for ending in endings], given
+        return await self._commit(worker, endings, capacity)
+
+    async def _commit(
+        self, worker: WorkerStore, endings: Sequence[Ending], capacity: int
+    ) -> tuple[list[int], list[Taken]]:
         keys = self.plane.keys
         args: list[Arg] = [*self.plane.head(), worker.id, worker.generation, capacity, self.plane.outbox_max]
         for ending in endings:

@@ -18,7 +18,7 @@ from tradewind.flows.plan import Plan
 from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import foreign_outputs
 from tradewind.flows.slots import grace_ms, take_due
-from tradewind.flows.store import FlowStore, Opened, Opening
+from tradewind.flows.store import FlowStore, Opened, Opening, unknown_flow
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.leader_store import Deposed
@@ -28,6 +28,8 @@ log = structlog.get_logger(__name__)
 #: Longest sleep without a look.
 LOOK_S = 5.0
 BATCH = 200
+#: So many flows that are due together are started side by side.
+AT_ONCE = 20
 
 
 class FlowScheduler:
@@ -76,8 +78,9 @@ class FlowScheduler:
             pipe.zrange(keys.flows_deadlines(), 0, 0, withscores=True)
             due, later, deadlines = await pipe.execute()
         stuck = 0
-        for flow_id, score in due:
-            stuck += not await self._fire_one(flow_id.decode(), int(score))
+        for start in range(0, len(due), AT_ONCE):
+            fired = [self._fire_one(flow_id.decode(), int(score)) for flow_id, score in due[start : start + AT_ONCE]]
+            stuck += (await asyncio.gather(*fired)).count(False)
         moments = [int(score) for _, score in (*later, *deadlines)]
         if len(due) > stuck:
             moments.append(now)  # there may be more, or a new slot that is due already
@@ -100,10 +103,14 @@ class FlowScheduler:
             return False
 
     async def _fire(self, flow_id: str, due_ms: int) -> bool:
-        raw = await self.store.read(flow_id)
-        plan = await self.store.plan(flow_id, raw["version"])
+        with translated():
+            fields = ("version", "anchor_ms")
+            version, anchored = await self.plane.tasks.redis.hmget(self.plane.keys.flow(flow_id), *fields)
+        if version is None:
+            raise unknown_flow(flow_id)
+        plan = await self.store.plan(flow_id, version.decode())
         schedule = plan.spec.schedule
-        anchor, now = int(raw.get("anchor_ms", 0)) or due_ms, self.plane.clock.now_ms()
+        anchor, now = int(anchored or 0) or due_ms, self.plane.clock.now_ms()
         taken = take_due(schedule, due_ms, now, anchor, limit=1)
         if not taken.run:
             await self._pass(flow_id, plan, due_ms, taken.next_ms, taken.skipped)
@@ -174,8 +181,10 @@ class FlowScheduler:
                 is_stopped = await self.store.stop(
                     flow_id, int(cycle), "timeout", "", "the cycle's deadline has passed"
                 )
-            except NotFound:
+            except NotFound:  # somebody removed it
                 is_stopped = False
+                with translated():
+                    await client.srem(keys.flow_running(flow_id), cycle)
             if not is_stopped:
                 with translated():
                     await client.zrem(keys.flows_deadlines(), name)

@@ -54,7 +54,9 @@ class FlowStatus:
         found = await self.cycle(flow_id, cycle)
         nodes = found.pop("nodes")
         rest: dict[str, Any] = {
-            key: found[key] for key in ("start_time", "end_time", "trigger", "stopped_by", "reason", "error") if key in found
+            key: found[key]
+            for key in ("start_time", "end_time", "trigger", "stopped_by", "reason", "error")
+            if key in found
         }
         return {
             **view,

@@ -199,8 +199,8 @@ class FlowStore:
             *self.plane.head(), flow_id, leader[0] if leader else "", leader[1] if leader else 0, o.version, o.slot_ms,
             "" if o.due_ms is None else o.due_ms, "" if o.next_ms is None else o.next_ms, o.overlap, o.trigger,
             o.request, timeout_ms, settings.keep_cycles, int(self.plane.is_amqp), self.plane.outbox_max,
-            o.parent, o.missed, self.plane.tasks.settings.outbox_max, o.run_id, o.on_failure, -1 if o.only is None else len(o.only),
-            *(o.only or ()),
+            o.parent, o.missed, self.plane.tasks.settings.outbox_max, o.run_id, o.on_failure,
+            -1 if o.only is None else len(o.only), *(o.only or ()),
         ]  # fmt: skip
         for signal in o.given:
             args += (signal.node, signal.edge, signal.body, int(signal.is_counted))

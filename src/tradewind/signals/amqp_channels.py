@@ -53,7 +53,7 @@ def _reason(channel: Channel) -> BaseException:
 async def close(connection: AbstractConnection, timeout_s: float) -> None:
     with suppress(*TROUBLE):
         async with asyncio.timeout(timeout_s):
-            await connection.close()
+            await answered(connection.close())
 
 
 async def answered(call: Awaitable[T]) -> T:

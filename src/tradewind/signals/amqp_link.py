@@ -198,7 +198,7 @@ class AmqpLink:
         for tag in tags:
             channel = self._channel_of.pop(tag, None)
             if channel is not None:
-                await channel.basic_cancel(tag, nowait=True)
+                await answered(channel.basic_cancel(tag, nowait=True))
                 channels.add(channel)
         async with asyncio.timeout(self._answer_s):
             for prefetch, channel in list(self._consuming.items()):

@@ -126,6 +126,7 @@ local function record_signals(c, node, outputs)
   end
 end
 
+local unsent_since = NOW -- 0: nobody but the leader will send them
 -- A node ends for good: its records, its counters, and what it sends. kind: '!failed' or '!skipped', what goes over edges
 -- without a value. outputs: handle → signal as JSON. is_silent: nothing is sent, the caller ends the others itself.
 local function end_node(c, id, status, worker, start, message, outputs, kind, is_silent)
@@ -156,7 +157,7 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
       if body and c.amqp then -- it travels over the broker; whoever takes over sends it again until it is confirmed
         redis.call('HSET', c.key .. ':unsent', 'flow.' .. c.flow .. '.component.' .. node.k .. '.cycle.' .. c.n .. '.from.' .. id
           .. '.handle.' .. e[1] .. '.to.' .. e[2] .. '.handle.' .. e[3], body)
-        redis.call('ZADD', P .. 'flows:unsent', 'NX', NOW, c.name)
+        redis.call('ZADD', P .. 'flows:unsent', 'NX', unsent_since, c.name)
       else
         arrive(c, e[2], id .. ':' .. e[1] .. '->' .. e[3], body or kind, e[4])
       end

@@ -60,10 +60,10 @@ for i = 1, #ids do
       end
       later = true
     else
+      local start = redis.call('HGET', key, 'start') or NOW
       close(id, status, kind, more, nil, ARGV[at + 4] .. '\n' .. ARGV[at + 5])
       if c and c.status == 'running' then
         local outputs = status == 'SUCCESS' and (ARGV[at + 11] ~= '' and cmsgpack.unpack(ARGV[at + 11]) or {}) or nil
-        local start = redis.call('HGET', key, 'start') or NOW
         if end_node(c, node, ENDS[status], worker, start, ARGV[at + 7], outputs, status == 'SUCCESS' and '!skipped' or '!failed')
             and ARGV[at + 12] ~= '' and status == 'SUCCESS' then
           stops[#stops + 1] = { c, node, cmsgpack.unpack(ARGV[at + 12]) }

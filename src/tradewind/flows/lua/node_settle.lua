@@ -9,7 +9,7 @@
 -- include: tasks/cancel
 -- include: cycle
 local ENDS = { SUCCESS = 'completed', FAILED = 'failed', DEAD = 'failed', TIMEOUT = 'failed', CANCELLED = 'terminated' }
-OUTBOX_MAX = ARGV[6]
+OUTBOX_MAX, unsent_since = ARGV[6], '0'
 local n = 0
 for at = 7, #ARGV, 8 do
   local id, status = ARGV[at], ARGV[at + 1]

@@ -64,7 +64,7 @@ local function count(what, n) counts[what] = (counts[what] or 0) + n end
 local function close(id, status, kind, f, outcome, body)
   local key, is_letter = T .. id, status ~= 'SUCCESS' and status ~= 'CANCELLED'
   local name = key .. ':body'
-  if FORGETS and not is_letter then
+  if FORGETS and not is_letter and not f.hook then
     redis.call('UNLINK', key, name)
   else
     redis.call('HSET', key, 'status', status, 'end', NOW)

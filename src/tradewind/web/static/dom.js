@@ -8,6 +8,14 @@ export function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+export const part = (name, tag = "span") => element(tag, { class: name });
+
+export function button(name, act) {
+  const made = element("button", { type: "button", class: name });
+  made.addEventListener("click", act);
+  return made;
+}
+
 export function setText(node, text) {
   const wanted = String(text ?? "");
   if (node.textContent !== wanted) node.textContent = wanted;
@@ -83,21 +91,20 @@ export function installTips(tip) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
+
+export function drawn(tag, attributes = {}, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
 const WIDTH = 120;
 const HEIGHT = 30;
 
 export function sparkline() {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("class", "spark");
-  svg.setAttribute("aria-hidden", "true");
-  for (const name of ["area", "line"]) {
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("class", name);
-    svg.append(path);
-  }
-  return svg;
+  const frame = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" };
+  return drawn("svg", frame, drawn("path", { class: "area" }), drawn("path", { class: "line" }));
 }
 
 /** Draws `[time, value]` points over the last `span` ms; a hole of more than `gap` ms stays a hole. */

@@ -26,6 +26,16 @@ export function ago(iso, now) {
   return iso ? word("ago", wholeSeconds(now - Date.parse(iso))) : "";
 }
 
+/** How long until that moment (seconds since the epoch, 0: none). */
+export function until(seconds, now) {
+  if (!seconds) return "";
+  const left = seconds * 1000 - now;
+  return left > 0 ? word("inTime", wholeSeconds(left + 999)) : word("now");
+}
+
+/** From one ISO time to another, or to now while it lasts. */
+export const duration = (from, to, now) => (from ? span((to ? Date.parse(to) : now) - Date.parse(from)) : "");
+
 export const clock = (ms) => new Date(ms).toLocaleTimeString(language() === "zh" ? "zh-CN" : "en-GB");
 
 /** A fraction as percent, anything else as it is. */

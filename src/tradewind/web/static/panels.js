@@ -1,15 +1,14 @@
 // What the page shows. A panel is {id, make(), update(body, snapshot, history)}: `make` gives the body once, `update`
-// brings it up to date each second. A room that only needs a table calls `table` and adds the result in app.js.
+// brings it up to date each second. A room that only needs a table calls `table` and adds the result in app.js. Here are
+// the panels of the station and its tasks; flows have files of their own.
 
-import { drawSparkline, element, reconcile, setData, setText, setTip, sparkline } from "./dom.js";
-import { ago, errorText, number, progress, rate, span } from "./format.js";
+import { drawSparkline, element, part, reconcile, setData, setText, setTip, sparkline } from "./dom.js";
+import { ago, duration, errorText, number, progress, rate } from "./format.js";
 import { FINISHED, SPAN } from "./history.js";
+import { clipped, statusColumn, table, text } from "./table.js";
 import { word } from "./words.js";
 
-const MOST_ROWS = 100;
-
 const tile = (...parts) => element("div", { class: "tile" }, ...parts);
-const part = (name, tag = "span") => element(tag, { class: name });
 
 export const health = {
   id: "health",
@@ -75,58 +74,6 @@ export const queues = {
   },
 };
 
-/** A panel of one table. A column is {word, cell(td, row, now), class?}; `wide` columns leave first on narrow screens. */
-export function table({ id, columns, rows, keyOf = (row) => row.id, emptyWord }) {
-  return {
-    id,
-    make() {
-      const heads = columns.map((column) => element("th", { scope: "col", class: column.class ?? "" }));
-      return element("div", { class: "scroll", tabindex: "0", role: "region" },
-        element("table", {}, element("thead", {}, element("tr", {}, ...heads)), element("tbody")));
-    },
-    update(body, snapshot) {
-      const all = rows(snapshot) ?? [];
-      const shown = all.slice(0, MOST_ROWS);
-      const now = Date.parse(snapshot.at);
-      body.setAttribute("aria-label", word(id));
-      body.hidden = !all.length;
-      const [head, lines] = body.firstChild.children;
-      columns.forEach((column, index) => setText(head.firstChild.children[index], word(column.word)));
-      reconcile(lines, shown, keyOf,
-        () => element("tr", {}, ...columns.map((column) => element("td", { class: column.class ?? "" }))),
-        (line, row) => columns.forEach((column, index) => column.cell(line.children[index], row, now)));
-      return all.length ? "" : word(emptyWord);
-    },
-    note: (snapshot) => {
-      const count = Math.min(rows(snapshot)?.length ?? 0, MOST_ROWS);
-      return count ? word("rows", number(count)) : "";
-    },
-  };
-}
-
-const text = (heading, value, name = "") => ({
-  word: heading, class: name, cell: (td, row, now) => setText(td, value(row, now)),
-});
-
-const clipped = (heading, value, name = "") => ({
-  word: heading,
-  class: `clip ${name}`,
-  cell(td, row) {
-    const content = value(row) ?? "";
-    setText(td, content);
-    setTip(td, content.length > 18 ? content : "");
-  },
-});
-
-const statusColumn = {
-  word: "status",
-  cell(td, row) {
-    if (!td.firstChild) td.append(part("status"));
-    setText(td.firstChild, word(row.status));
-    setData(td.firstChild, "state", row.status);
-  },
-};
-
 const loadColumn = {
   word: "load",
   cell(td, row) {
@@ -150,9 +97,6 @@ const outcomeColumn = {
     setData(td, "state", error.short ? "error" : "");
   },
 };
-
-const duration = (row, now) =>
-  row.started_at ? span((row.finished_at ? Date.parse(row.finished_at) : now) - Date.parse(row.started_at)) : "";
 
 export const workers = table({
   id: "workers",
@@ -184,7 +128,7 @@ export const tasks = table({
     text("attempt", (row) => number(row.attempt), "wide number"),
     clipped("workerId", (row) => row.worker_id, "wide mono"),
     text("created", (row, now) => ago(row.created_at, now), "number"),
-    text("duration", duration, "number"),
+    text("duration", (row, now) => duration(row.started_at, row.finished_at, now), "number"),
     outcomeColumn,
   ],
 });

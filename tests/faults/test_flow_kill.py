@@ -1,0 +1,160 @@
+"""A cycle of fifty nodes in the middle of which something dies: it ends well, nothing that was done is done again.
+
+Each test disturbs two cycles: one while its chain runs, one while its 38 nodes run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from tests import servers
+from tests.faults.flow_probe import LEASES, Ended, FlowProbe, Places, flow_probe, open_runs
+from tests.faults.station_process import RoleProcess, Site
+
+Disturb = Callable[[int], Awaitable[set[int]]]
+TRANSPORTS = ["local", "amqp"]
+
+
+@contextlib.asynccontextmanager
+async def _site(
+    make_site: Callable[..., Site], redis: servers.Server, broker_url: str, schedulers: str = "a"
+) -> AsyncIterator[tuple[FlowProbe, dict[str, RoleProcess]]]:
+    """The probe, and the processes by name: schedulers a …, workers w1 and w2."""
+    how = {"signals_transport": "amqp", "amqp_url": broker_url} if broker_url else {}
+    site = make_site(redis.url, imports="flow_fault_nodes", worker_concurrency=10, **LEASES, **how)
+    roles = {name: site.start("scheduler", scheduler_id=name) for name in schedulers}
+    roles |= {name: site.start("worker", worker_id=name) for name in ("w1", "w2")}
+    for name in ("w1", "w2"):
+        roles[name].says("worker registered")
+    async with flow_probe(site, broker_url) as there:
+        await there.until(there.leader, "a leader", 15)
+        yield there, roles
+
+
+async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> None:
+    """`disturb` gets the process id of a worker that is busy and gives back those whose runs were cut short."""
+    places = Places()
+    flow_id = await there.register(places.nodes, *places.edges)
+    for cycle, wanted in enumerate((f"{flow_id}_0_c4", f"{flow_id}_1_f2")):
+        assert await there.run(flow_id) == cycle
+        head = f"{flow_id}_{cycle}_"
+        await there.in_ledger(lambda e, wanted=wanted: any(x.id == wanted for x in e), f"the start of {wanted}")  # type: ignore[misc]
+        busy = list(open_runs(there.site.ledger(), head).values())
+        cut = await disturb(busy[-1].pid if busy else 0)
+        done, at = await there.done(flow_id, cycle), time.monotonic()
+        ended = await there.end(flow_id, cycle)
+        _assert_whole(ended, places)
+        begins = ended.begins()
+        for name, found in begins.items():
+            assert all(begin.pid in cut for begin in found[:-1]), f"{name} ran twice for no reason: {found}"
+            assert name not in done or found[-1].at < at, f"{name} had ended and ran again: {found}"
+            assert len({begin.token for begin in found}) == len(found)
+        await there.no_queues(flow_id, cycle, list(places.nodes))
+
+
+def _role(there: FlowProbe, pid: int) -> RoleProcess:
+    return [process for process in there.site.processes if process.pid == pid][0]
+
+
+async def _says(role: RoleProcess, text: str, times: int) -> bool:
+    return role.output.count(text) >= times
+
+
+def _assert_whole(ended: Ended, places: Places) -> None:
+    assert ended.status == "completed", ended.view
+    assert Counter(ended.states.values()) == {"completed": places.NODES}
+    assert ended.view["counts"]["completed"] == places.NODES
+    assert ended.outputs["tail"]["out"] == places.result, "a signal was lost, or counted twice"
+    assert ended.begins().keys() == set(places.nodes)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_killed_worker_loses_no_node_and_no_signal(
+    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
+) -> None:
+    broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
+    with servers.redis_server(appendonly=True) as redis:
+        async with _site(make_site, redis, broker) as (there, roles):
+
+            async def kill(pid: int) -> set[int]:
+                _role(there, pid).kill()
+                there.site.start("worker")
+                return {pid}
+
+            await _disturbed_cycles(there, kill)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_killed_leader_stops_no_cycle(
+    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
+) -> None:
+    broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
+    with servers.redis_server(appendonly=True) as redis:
+        async with _site(make_site, redis, broker, schedulers="abc") as (there, roles):
+
+            async def kill(_: int) -> set[int]:
+                roles[await there.until(there.leader, "a leader", 10)].kill()
+                return set()
+
+            await _disturbed_cycles(there, kill)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_a_restart_of_redis_loses_no_node_and_no_signal(
+    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str, end: str
+) -> None:
+    broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
+    with servers.redis_server(appendonly=True, extra=("--appendfsync", "always")) as redis:
+        async with _site(make_site, redis, broker) as (there, roles):
+
+            async def restart(_: int) -> set[int]:
+                getattr(redis, end)()
+                await asyncio.sleep(0.3)
+                redis.start()
+                return set()
+
+            await _disturbed_cycles(there, restart)
+        assert all(role.exit_code is None for role in roles.values()), there.site.logs()
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., Site], end: str) -> None:
+    with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
+        async with _site(make_site, redis, broker.url) as (there, roles):
+
+            async def restart(_: int) -> set[int]:
+                getattr(broker, end)()
+                broker.start()
+                return set()
+
+            await _disturbed_cycles(there, restart)
+        assert all(role.exit_code is None for role in roles.values()), there.site.logs()
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_worker_stopped_past_its_lease_commits_nothing_late(
+    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
+) -> None:
+    broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
+    with servers.redis_server(appendonly=True) as redis:
+        async with _site(make_site, redis, broker) as (there, roles):
+
+            async def pause(pid: int) -> set[int]:
+                lost = roles["a"].output.count("worker lost")
+                role = _role(there, pid)
+                role.pause()
+                try:
+                    await there.until(lambda: _says(roles["a"], "worker lost", lost + 1), "the loss", 15)
+                finally:
+                    role.resume()
+                role.says("worker was lost and registers again", 10)
+                return {pid}
+
+            await _disturbed_cycles(there, pause)

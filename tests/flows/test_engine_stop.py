@@ -1,0 +1,214 @@
+"""Ending early: STOP_EXECUTION, component stop, termination, deadlines, and the flags that somebody sets by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.flows.engine import Engine, until
+from tests.flows.engine_nodes import stage
+
+#: Two components: s → slow → e, and first → slow2 → other.
+NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "e": "e_note"}
+NODES |= {"first": "e_send", "slow2": "e_block", "other": "e_note"}
+EDGES = ["s.a>slow.value", "slow.a>e.x", "first.a>slow2.value", "slow2.a>other.x"]
+
+
+async def _two_components(station: Engine, stop: dict[str, Any]) -> str:
+    """The stop waits until both slow ones run: its input comes from an operator."""
+    nodes = {**NODES, "ask": "e_ask", "stop": ("e_stop", stop), "d": "e_note"}
+    return await station.register(nodes, *EDGES, "s.a>ask.value", "ask.a>stop.value", "stop.a>d.x")
+
+
+@pytest.mark.parametrize("sends", [False, True])
+async def test_a_stop_ends_its_component_and_the_cycle_is_completed(station: Engine, sends: bool) -> None:
+    flow_id = await _two_components(station, {"sends": sends})
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2")
+    await station.flows.give_input(flow_id, cycle, "ask", "word", "go")
+    await station.node_is(flow_id, cycle, "slow", "terminated")
+    states = await station.states(flow_id, cycle)
+    assert states["slow2"] == "running"
+    assert states["e"] == states["d"] == "terminated"
+    assert states["s"] == states["stop"] == "completed"
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.status == "completed"
+    assert ended.view["stopped_by"] == "stop"
+    assert ended.view["reason"] == "enough"
+    assert ended.states["other"] == "completed"
+    assert ended.counts["terminated"] == 3
+    assert "stop" in ended.nodes["e"]["error_message"]
+    assert "d" not in stage.ran(flow_id)
+    raw = await station.hash(station.keys.cycle(flow_id, cycle))
+    assert (raw["stopped_by"], raw["stop_scope"], raw["stop_reason"]) == ("stop", "component", "enough")
+
+
+async def test_a_stop_of_the_flow_ends_every_component(station: Engine) -> None:
+    flow_id = await _two_components(station, {"scope": "flow"})
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2")
+    await station.flows.give_input(flow_id, cycle, "ask", "word", "go")
+    ended = await station.end(flow_id, cycle)
+    assert ended.status == "completed"
+    assert {n for n, state in ended.states.items() if state == "terminated"} == {"slow", "e", "d", "slow2", "other"}
+    assert ended.states["first"] == "completed"
+    assert ended.view["stopped_by"] == "stop"
+    await station.flow_is(flow_id, "completed")
+
+
+async def test_a_failure_before_a_stop_still_fails_the_cycle(station: Engine) -> None:
+    nodes = {"bad": "e_fail", "ask": "e_ask", "stop": "e_stop"}
+    flow_id = await station.register(nodes, "ask.a>stop.value")
+    cycle = await station.run(flow_id)
+    await station.node_is(flow_id, cycle, "bad", "failed")
+    await station.flows.give_input(flow_id, cycle, "ask", "word", 1)
+    ended = await station.end(flow_id, cycle)
+    assert (ended.status, ended.view["stopped_by"]) == ("failed", "stop")
+
+
+async def test_a_component_stop_skips_what_waits_and_terminates_what_runs(station: Engine) -> None:
+    flow_id = await station.register({**NODES, "d": "e_note"}, *EDGES, "s.a>d.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2", "d")
+    await station.node_is(flow_id, cycle, "d", "completed")
+    assert await station.flows.stop_component(flow_id, cycle, 0, "enough") is True
+    key = station.keys.component_stop(flow_id, cycle, 0)
+    assert key.endswith(f"flow:{flow_id}:cycle:{cycle}:component:0:stop")
+    assert await station.redis.get(key) == b"1"
+    assert 0 < await station.redis.ttl(key) <= 3600
+    await station.node_is(flow_id, cycle, "slow", "terminated")
+    assert (await station.states(flow_id, cycle))["slow2"] == "running"
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.states == {
+        "s": "completed", "slow": "terminated", "e": "skipped", "d": "completed", "first": "completed",
+        "slow2": "completed", "other": "completed",
+    }  # fmt: skip
+    assert ended.status == "completed"
+    assert ended.nodes["e"]["error_message"] == "component_stopped"
+    assert await station.flows.stop_component(flow_id, cycle, 0) is False
+
+
+async def test_a_stop_flag_set_by_hand_skips_what_would_start_next(station: Engine) -> None:
+    flow_id = await station.register(NODES, *EDGES)
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2")
+    name = f"{station.keys.p}flow:{flow_id}:cycle:{cycle}:component:0:stop"
+    await station.redis.set(name, "1", ex=3600)
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.states["e"] == "skipped"
+    assert ended.states["other"] == "completed"
+    assert stage.ran(flow_id).count("e") == 0
+
+
+async def test_a_waiting_node_is_terminated_at_once(station: Engine) -> None:
+    flow_id = await station.register(NODES, *EDGES)
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow")
+    assert await station.flows.terminate(flow_id, cycle, "e", "not needed") is True
+    assert (await station.states(flow_id, cycle))["e"] == "terminated"
+    key = f"{station.keys.p}trading_flow:node:{flow_id}_{cycle}_e:terminate"
+    flag = json.loads(await station.redis.get(key))
+    assert flag["reason"] == "not needed"
+    assert flag["timestamp"].endswith("Z")
+    assert 0 < await station.redis.ttl(key) <= 3600
+    assert await station.flows.terminate(flow_id, cycle, "e") is False
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.status == "completed"
+    assert ended.nodes["e"]["error_message"] == "not needed"
+
+
+async def test_a_running_node_is_terminated_and_its_descendants_are_skipped(station: Engine) -> None:
+    flow_id = await station.register(NODES, *EDGES)
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2")
+    assert await station.flows.terminate(flow_id, cycle, "slow", "enough")
+    await station.node_is(flow_id, cycle, "e", "skipped")
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.states["slow"] == "terminated"
+    assert ended.states["other"] == "completed"
+    assert ended.status == "completed"
+    state = await station.hash(station.keys.node_state(f"{flow_id}_{cycle}_slow"))
+    assert state["status"] == "terminated"
+
+
+async def test_a_terminate_flag_set_by_hand_stops_a_running_node(station: Engine) -> None:
+    flow_id = await station.register({"slow": "e_block"})
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow")
+    began = time.monotonic()
+    flag = json.dumps({"reason": "by hand", "timestamp": "2025-10-06T10:00:00"})
+    await station.redis.set(f"{station.keys.p}trading_flow:node:{flow_id}_{cycle}_slow:terminate", flag, ex=3600)
+    ended = await station.end(flow_id, cycle)
+    assert time.monotonic() - began < 3
+    assert ended.states == {"slow": "terminated"}
+    assert ended.status == "completed"
+
+
+async def test_cancelling_the_task_of_a_node_terminates_the_node(station: Engine) -> None:
+    flow_id = await station.register({"slow": "e_block", "d": "e_note", "wait": ("delay", {"seconds": 60})}, "slow.a>d.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow")
+    await station.node_is(flow_id, cycle, "wait", "pending")
+    task = station.keys.task(f"{flow_id}_{cycle}_wait")
+    await until(lambda: _is(station, task, "RETRYING"), "the delay")
+    await station.station.tasks.cancel([f"{flow_id}_{cycle}_slow", f"{flow_id}_{cycle}_wait"])
+    ended = await station.end(flow_id, cycle)
+    assert ended.states == {"slow": "terminated", "d": "skipped", "wait": "terminated"}
+    assert ended.status == "completed"
+
+
+async def _is(station: Engine, task: str, status: str) -> bool:
+    return await station.text(task, "status") == status
+
+
+async def test_a_cycle_past_its_deadline_leaves_nothing_running(station: Engine) -> None:
+    nodes = {**NODES, "ask": "e_ask", "late": ("delay", {"seconds": 60})}
+    flow_id = await station.register(nodes, *EDGES, cycle_timeout=0.5)
+    ended = await station.end(flow_id, await station.run(flow_id))
+    assert ended.status == "timeout"
+    assert ended.counts["open"] == 0
+    assert ended.states["s"] == "completed"
+    assert {ended.states[n] for n in ("slow", "slow2", "e", "other", "ask", "late")} == {"terminated"}
+    assert await station.redis.zscore(station.keys.flows_deadlines(), f"{flow_id}:{ended.cycle}") is None
+    assert not await station.redis.smembers(station.keys.flow_running(flow_id))
+    await until(lambda: _is_idle(station), "an idle worker")
+    await station.flow_is(flow_id, "failed")
+
+
+async def _is_idle(station: Engine) -> bool:
+    delayed = await station.redis.zcard(station.keys.delayed())
+    return station.station.workers[0].running == 0 and delayed == 0
+
+
+async def test_a_stopped_cycle_is_stopped(station: Engine) -> None:
+    flow_id = await station.register(NODES, *EDGES, interval=3600)
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow", "slow2")
+    assert await station.flows.stop_cycle(flow_id, cycle, "not today") is True
+    ended = await station.end(flow_id, cycle)
+    assert ended.status == "stopped"
+    assert ended.view["reason"] == "not today"
+    assert ended.states["e"] == "terminated"
+    assert await station.flows.stop_cycle(flow_id, cycle) is False
+    await station.flow_is(flow_id, "registered")
+
+
+async def test_a_sync_node_cannot_be_interrupted_but_its_end_does_not_count(station: Engine) -> None:
+    nodes = {"s": "e_send", "t": ("e_thread", {"seconds": 0.6}), "d": "e_note"}
+    flow_id = await station.register(nodes, "s.a>t.x", "t.result>d.x")
+    cycle = await station.run(flow_id)
+    await station.node_is(flow_id, cycle, "t", "running")
+    await station.flows.terminate(flow_id, cycle, "t")
+    ended = await station.end(flow_id, cycle)
+    assert ended.states == {"s": "completed", "t": "terminated", "d": "skipped"}
+    await asyncio.sleep(0.7)
+    assert await station.states(flow_id, cycle) == ended.states
