@@ -1,9 +1,9 @@
 """The driver process: `driver.py APP`, run by the engine's own interpreter, so only the standard library is used.
 
-Says `{}` when it is ready, then reads `chain|fan|flows N` a line and answers one line of JSON: `seconds` of the run, `prepared`
-seconds before its clock started, or `error`. An app has `chain(n)`, `fan(n)` and `flows(n)`, each of which runs it once and
-raises when the result is wrong; what it returns replaces the driver's own figures. `prepare(kind, n)`, when it has one,
-builds the graph or registers the flows.
+Says `{}` when it is ready, then reads `chain|fan|flows N` a line and answers one line of JSON: `seconds` of the run,
+`prepared` seconds before its clock started, or `error`. An app has `chain(n)`, `fan(n)` and `flows(n)`, each of which
+runs it once and raises when the result is wrong; what it returns replaces the driver's own figures. `prepare(kind, n)`,
+when it has one, builds the graph or registers the flows.
 """
 
 from __future__ import annotations

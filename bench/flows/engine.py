@@ -1,4 +1,4 @@
-"""One flow engine under test: its services, its driver process, and what is asked of it. The kinds: others.py, stations.py."""
+"""One flow engine under test: its services, its driver process, what is asked of it. Kinds: others.py, stations.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import redis
 from shared import HERE, REPO, BenchError, Session, slug
@@ -20,13 +20,17 @@ from shared import HERE, REPO, BenchError, Session, slug
 KINDS = ("chain", "fan", "flows")
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """chain: nodes in a row. fan: nodes between root and join. flows: independent flows of one node."""
+class Counts(NamedTuple):
+    """A number for each kind of work."""
 
-    chain: int = 40
-    fan: int = 1000
-    flows: int = 100
+    chain: int
+    fan: int
+    flows: int
+
+
+#: Nodes in a row; nodes between root and join; independent flows of one node.
+SIZES = Counts(chain=40, fan=1000, flows=100)
+TINY = Counts(chain=5, fan=20, flows=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,16 @@ class Engine:
     packages: ClassVar[tuple[str, ...]]
     #: An environment of bench/flows/setup_peers.sh; "" is the project's own.
     venv: ClassVar[str] = ""
-    env: ClassVar[dict[str, str]] = {}
+    #: NAME=VALUE; {home} is its own folder.
+    env: ClassVar[tuple[str, ...]] = ()
     is_ours: ClassVar[bool] = False
     kinds: ClassVar[tuple[str, ...]] = KINDS
     #: Runs of each kind in one pass.
-    runs: ClassVar[dict[str, int]] = {"chain": 5, "fan": 2, "flows": 3}
+    runs: ClassVar[Counts] = Counts(5, 2, 3)
     #: Kinds that are so slow that one run in the whole benchmark must do.
     once: ClassVar[tuple[str, ...]] = ()
-    #: Smaller sizes where the engine cannot do more.
-    most: ClassVar[dict[str, int]] = {}
+    #: The sizes that it can do, where that is less.
+    most: ClassVar[Counts] = SIZES
     patience_s: ClassVar[float] = 3.0
     limit_s: ClassVar[float] = 150.0
 
@@ -98,9 +103,8 @@ class Engine:
     def command(self, name: str) -> str:
         return str(self.python.parent / name)
 
-    def size(self, kind: str, sizes: Sizes) -> int:
-        wanted: int = getattr(sizes, kind)
-        return min(wanted, self.most.get(kind, wanted))
+    def size(self, kind: str, sizes: Counts) -> int:
+        return int(min(getattr(sizes, kind), getattr(self.most, kind)))
 
     def begin(self) -> None:
         """Everything fresh: Redis emptied, a new home, services and driver started."""
@@ -182,5 +186,5 @@ class Engine:
             "PYTHONDONTWRITEBYTECODE": "1",
             "NO_COLOR": "1",
             "BENCH_REDIS_URL": self.place.redis_url,
-            **{name: value.format(home=self.home) for name, value in self.env.items()},
+            **dict(line.format(home=self.home).split("=", 1) for line in self.env),
         }

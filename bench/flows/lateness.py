@@ -1,7 +1,8 @@
 """How late a 1 s flow starts on an embedded station that is otherwise idle: slots, drift, p50 and p99.
 
-Lateness of a cycle is its start_ms − slot_ms; that of its first node is the time inside the node's function − slot_ms. The first
-slot is the moment of the start itself and is left out. What the cycles say is read between two slots, every eight seconds.
+Lateness of a cycle is its start_ms − slot_ms; that of its first node is the time inside the node's function − slot_ms.
+The first slot is the moment of the start itself and is left out. What the cycles say is read between two slots, every
+eight seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ EVERY_S = 8
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Milliseconds. missed: slots without a cycle. drift: how much later the last tenth starts than the first, medians."""
+    """Milliseconds. missed: slots without a cycle. drift: how much later the last tenth starts than the first (medians)."""
 
     slots: int
     missed: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine import Engine
+from engine import SIZES, Counts, Engine
+from shared import HERE
 
 REDIS_KEEPS = "results in Redis; no history"
 
@@ -10,17 +11,19 @@ REDIS_KEEPS = "results in Redis; no history"
 class PlainPython(Engine):
     name, app, note = "plain Python calls", "python_app", "floor: no engine"
     keeps, packages = "nothing", ()
-    runs = {"chain": 20, "fan": 5, "flows": 5}
+    runs = Counts(20, 5, 5)
 
 
 class RedisFloor(Engine):
     name, app, note = "redis-py list hop", "redis_app", "floor: BLPOP, then HSET and RPUSH in one pipeline; 2 processes"
     keeps, packages = "values in Redis", ("redis", "hiredis")
-    runs = {"chain": 20, "fan": 5, "flows": 5}
+    runs = Counts(20, 5, 5)
 
     def start_services(self) -> None:
         for _ in range(2):
-            self.processes.start([str(self.python), "apps/redis_hop.py"], self.environment(), self.output)
+            self.processes.start(
+                [str(self.python), str(HERE / "apps" / "redis_hop.py")], self.environment(), self.output
+            )
         self.wait_for(lambda: self.place.client.get("hop:ready") == b"2", "both processes were ready")
 
 
@@ -55,41 +58,37 @@ class Streaq(Engine):
 class Hamilton(Engine):
     name, app, note = "Hamilton", "hamilton_app", "in the driver's process"
     keeps, packages, venv = "**nothing (in memory)**", ("sf-hamilton",), "hamilton"
-    runs = {"chain": 10, "fan": 3, "flows": 5}
+    runs = Counts(10, 3, 5)
 
 
 class Luigi(Engine):
     name, app, note = "Luigi", "luigi_app", "local scheduler, 1 worker"
     keeps, packages, venv = "output files", ("luigi",), "luigi"
-    runs = {"chain": 3, "fan": 1, "flows": 3}
+    runs = Counts(3, 1, 3)
 
 
 class DagsterMemory(Engine):
     name, app, note = "Dagster, in memory", "dagster_app", "execute_in_process; fan by DynamicOut"
     keeps, packages, venv = "**nothing (in memory)**", ("dagster",), "dagster"
-    runs = {"chain": 3, "fan": 1, "flows": 1}
+    runs = Counts(3, 1, 1)
     once = ("fan",)
 
 
 class DagsterSqlite(DagsterMemory):
     name, keeps = "Dagster, SQLite", "every event in SQLite"
-    env = {"BENCH_DAGSTER": "sqlite"}
-    runs = {"chain": 2, "fan": 1, "flows": 1}
+    env = ("BENCH_DAGSTER=sqlite",)
+    runs = Counts(2, 1, 1)
     once = ("fan", "flows")
 
 
 class Prefect(Engine):
     name, app, note = "Prefect", "prefect_app", "its own server process, SQLite"
     keeps, packages, venv = "every state in SQLite", ("prefect",), "prefect"
-    env = {
-        "PREFECT_HOME": "{home}/prefect",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-    }
-    runs = {"chain": 2, "fan": 1, "flows": 1}
+    env = ("PREFECT_HOME={home}/prefect", "PREFECT_SERVER_ANALYTICS_ENABLED=false", "DO_NOT_TRACK=1")
+    runs = Counts(2, 1, 1)
     once = ("fan", "flows")
     # 100 at once end in HTTP 503 of its own server
-    most = {"flows": 20}
+    most = SIZES._replace(flows=20)
 
 
 FLOORS: list[type[Engine]] = [PlainPython, RedisFloor]

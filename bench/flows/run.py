@@ -1,8 +1,8 @@
 """Measures Tradewind's flows beside other flow engines in one run, and says which targets are reached.
 
-chain: 40 no-op nodes in a row. fan: a root, 1,000 no-ops, a join. flows: 100 independent flows of one no-op. Every run checks
-its result. Graphs are built and flows registered before the clock starts. Then: lateness of a 1 s flow, and what 10,000
-registered flows cost while none is due.
+chain: 40 no-op nodes in a row. fan: a root, 1,000 no-ops, a join. flows: 100 independent flows of one no-op. Every run
+checks its result. Graphs are built and flows registered before the clock starts. Then: lateness of a 1 s flow, and what
+10,000 registered flows cost while none is due.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import idle
 import lateness
 import redis
 import report
-from engine import Engine, Place, Sizes
+from engine import SIZES, TINY, Engine, Place
 from goals import Row, Verdict, judge
 from others import FLOORS, PEERS
 from shared import REPO, BenchError, private_rabbitmq, private_redis, slug, url_of, version
@@ -59,7 +59,7 @@ def one_pass(engine: Engine, row: Row, options: argparse.Namespace, is_first: bo
             continue
         n = engine.size(kind, options.sizes)
         warm_up(engine, kind, n)
-        for _ in range(1 if options.quick else engine.runs[kind]):
+        for _ in range(1 if options.quick else getattr(engine.runs, kind)):
             row.runs.append(engine.ask(kind, n))
 
 
@@ -105,9 +105,9 @@ def watch(name: str, folder: Path, options: argparse.Namespace, failures: list[s
 def about(client: redis.Redis, options: argparse.Namespace) -> str:
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores; Python {platform.python_version()}; "
-        f"redis-server {version(client)}, AOF off; {options.repeats} pass(es) over all engines; median (least … most) of "
-        "the runs in warm processes. Graphs are built and flows registered before the clock starts; every run checks its "
-        "result. Tradewind's end is seen by one ZCARD of the set of running cycles every millisecond, from the process "
+        f"redis-server {version(client)}, AOF off; {options.repeats} pass(es) over all engines; median (least … most) "
+        "of the runs in warm processes. Graphs are built and flows registered before the clock starts; every run checks "
+        "its result. Tradewind's end is seen by one ZCARD of the set of running cycles every millisecond, from the process "
         "that started them. Temporal is left out: its development server is downloaded when it is run. What is "
         "compared and what is not: `bench/README.md`."
     )
@@ -134,9 +134,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--markdown", type=Path, help="default, for a full run: bench/results/flows.md")
     parser.add_argument("--json", type=Path, help="default, for a full run: bench/results/flows.json")
     options = parser.parse_args()
-    options.sizes = Sizes()
+    options.sizes = SIZES
     if options.quick:
-        options.repeats, options.sizes = 1, Sizes(chain=5, fan=20, flows=5)
+        options.repeats, options.sizes = 1, TINY
     elif not options.only:  # a part or a smoke run must not replace the record
         options.markdown = options.markdown or RESULTS / "flows.md"
         options.json = options.json or RESULTS / "flows.json"

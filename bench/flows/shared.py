@@ -1,5 +1,5 @@
-"""What the flow benchmark takes from elsewhere: processes, a private redis-server and table cells from the task benchmark,
-and a private RabbitMQ from the tests."""
+"""What the flow benchmark takes from elsewhere: processes, a private redis-server and table cells from the task
+benchmark, a private RabbitMQ from the tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from system import REPO, BenchError, Processes, slug  # noqa: E402
 from tables import number, table  # noqa: E402
 
 __all__ = [
-    "HERE", "REPO", "BenchError", "Session", "number", "private_rabbitmq", "private_redis", "slug", "table", "url_of", "version",
+    "HERE", "REPO", "BenchError", "Session", "number", "private_rabbitmq", "private_redis", "slug", "table",
+    "url_of", "version",
 ]  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from engine import Engine
+from engine import Counts, Engine
 
 from tradewind.errors import NotFound
 from tradewind.redis.embedded import socket_of
@@ -16,7 +16,7 @@ class Embedded(Engine):
     name, app, note = "Tradewind embedded", "tradewind_app", "one process, defaults: archive and record in SQLite"
     keeps, packages = "state in Redis (AOF), record in SQLite", ("tradewind", "redis")
     is_ours = True
-    runs = {"chain": 20, "fan": 3, "flows": 5}
+    runs = Counts(20, 3, 5)
     patience_s = 10.0
     archive: ClassVar[bool] = True
     workers: ClassVar[int] = 1

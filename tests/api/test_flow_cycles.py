@@ -24,7 +24,7 @@ async def test_a_run_to_its_end_and_its_status(flows: Flows) -> None:
     await flows.post("/flows", DOUBLING, 201)
     before = await flows.get("/flows/f1/status")
     assert (before["cycle"], before["flow_status"], before["nodes"]) == (-1, "registered", {})
-    assert STATISTICS <= before["statistics"].keys()
+    assert before["statistics"].keys() >= STATISTICS
     assert await flows.post("/flows/f1/cycles?wait=20", None, 201) == {
         "flow_id": "f1",
         "cycle": 0,

@@ -20,16 +20,30 @@ from tradewind.redis.scripts import Scripts, sha, source
 from tradewind.settings import RedisSettings
 
 PACKAGE = "tradewind.tasks"
-FOLDER = Path(str(resources.files(PACKAGE) / "lua"))
-PARTS = ("shared", "requeue")  # included by others, no scripts by themselves
-FILES = sorted(FOLDER.glob("*.lua"))
-NAMES = [file.stem for file in FILES if file.stem not in PARTS]
+ROOMS = ("tasks", "flows")
+FOLDERS = {room: Path(str(resources.files(f"tradewind.{room}") / "lua")) for room in ROOMS}
+#: Included by others, no scripts by themselves.
+PARTS = [f"tasks/{name}" for name in ("shared", "requeue", "cancel")]
+PARTS += [f"flows/{name}" for name in ("cycle", "forget", "node_task_shared")]
+FILES = sorted(file for folder in FOLDERS.values() for file in folder.glob("*.lua"))
+NAMES = [name for name in (f"{file.parent.parent.name}/{file.stem}" for file in FILES) if name not in PARTS]
+
+
+def path_of(name: str) -> Path:
+    room, _, file = name.partition("/")
+    return FOLDERS[room] / f"{file}.lua"
+
+
+def script(name: str) -> tuple[str, str]:
+    """The package and the name that `source` and `sha` take."""
+    room, _, file = name.partition("/")
+    return f"tradewind.{room}", file
 
 
 def header(name: str) -> str:
     """The comment that a file begins with, without the lines that include others."""
     lines = []
-    for line in (FOLDER / f"{name}.lua").read_text(encoding="utf-8").splitlines():
+    for line in path_of(name).read_text(encoding="utf-8").splitlines():
         if not line.startswith(("--", "#!lua")):
             break
         if line.startswith("--") and not line.startswith("-- include:"):
@@ -44,11 +58,11 @@ def test_a_script_says_what_it_does_takes_and_returns(name: str) -> None:
     assert len(purpose) > 10, "no purpose"
     for word in ("KEYS", "ARGV", "Return"):
         assert word in text, f"no {word}"
-    body = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
+    body = path_of(name).read_text(encoding="utf-8")
     listed = text.partition("KEYS")[2].partition("ARGV")[0]
     for number in sorted({int(n) for n in re.findall(r"KEYS\[(\d+)\]", body)}):
         assert re.search(rf"\b{number} [a-z]", listed), f"KEYS {number} is not described"
-    assert (FOLDER / f"{name}.lua").read_text(encoding="utf-8").startswith("#!lua"), (
+    assert path_of(name).read_text(encoding="utf-8").startswith("#!lua"), (
         "no shebang: flags would be ignored"
     )
 
@@ -60,14 +74,14 @@ def test_a_part_says_who_shares_it_and_which_keys_it_builds(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_includes_are_put_in_place(name: str) -> None:
-    text = source(PACKAGE, name)
+    text = source(*script(name))
     assert "-- include:" not in text
     assert text.count("#!lua") == 1
 
 
 async def test_every_server_takes_every_script(link: Link) -> None:
     for name in NAMES:
-        assert await link.client.script_load(source(PACKAGE, name)) == sha(PACKAGE, name)
+        assert await link.client.script_load(source(*script(name))) == sha(*script(name))
 
 
 def acquire(prefix: str, link: Link) -> tuple[str, list[str], list[str | int]]:

@@ -1,12 +1,13 @@
 """Tradewind: registers before the clock, starts cycles through the flow service, and waits from a process of its own.
 
-The end is seen by one ZCARD of `flows:deadlines` a millisecond: the set holds the cycles that run. That is one command of a
-few microseconds; a subscription would make the scripts publish an event for each node.
+The end is seen by one ZCARD of `flows:deadlines` a millisecond: the set holds the cycles that run. That is one command
+of a few microseconds; a subscription would make the scripts publish an event for each node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import time
 from contextlib import AsyncExitStack
@@ -23,7 +24,8 @@ URL = os.environ["BENCH_STATION_URL"]
 LIMIT_S = 60.0
 settings = load_settings(None, {"redis.url": URL})
 loop = uvloop.new_event_loop()
-station = loop.run_until_complete(AsyncExitStack().enter_async_context(open_station(settings, frozenset())))
+stack = AsyncExitStack()  # open until the process ends
+station = loop.run_until_complete(stack.enter_async_context(open_station(settings, frozenset())))
 keys = station.plane.keys
 watch: Any = redis.Redis.from_url(URL)
 _registered: set[str] = set()
@@ -56,7 +58,7 @@ def documents(kind: str, n: int) -> list[dict[str, Any]]:
         return [flow(f"single-{k}", [noop("end", x=0)], []) for k in range(n)]
     if kind == "chain":
         names = [*(f"n{k}" for k in range(n - 1)), "end"]
-        edges = [(a, b, "x") for a, b in zip(names, names[1:], strict=False)]
+        edges = [(a, b, "x") for a, b in itertools.pairwise(names)]
         return [flow(f"chain-{n}", [noop(names[0], x=0), *map(noop, names[1:])], edges)]
     leaves = [f"leaf{k}" for k in range(n)]
     edges = [("root", leaf, "x") for leaf in leaves] + [(leaf, "end", "xs") for leaf in leaves]

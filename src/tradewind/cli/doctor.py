@@ -12,7 +12,7 @@ from tradewind.cli.output import status_cell, table
 from tradewind.cli.station import Config, DataDir
 
 if TYPE_CHECKING:
-    from tradewind.cli.examine import Check
+    from tradewind.cli.check import Check
 
 
 def doctor(ctx: typer.Context, config: Config = None, data_dir: DataDir = None) -> int:

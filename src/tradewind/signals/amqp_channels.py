@@ -12,8 +12,6 @@ import aio_pika
 from aio_pika.abc import AbstractConnection
 from aio_pika.exceptions import CONNECTION_EXCEPTIONS, ChannelInvalidStateError
 
-from tradewind.signals.routing import EXCHANGE
-
 if TYPE_CHECKING:
     from aiormq.channel import Channel
 
@@ -83,7 +81,7 @@ class Desk:
         self._lock = asyncio.Lock()
 
     async def do(self, names: Sequence[str], work: Work) -> None:
-        """Do it, then ask for an answer, before which all of it is done or refused."""
+        """Do it. Work that does not wait for answers asks for one at its end, so that all of it is done or refused."""
         async with self._lock, asyncio.timeout(self._answer_s):
             channel = self._channel
             if channel is None or channel.is_closed:
@@ -91,7 +89,6 @@ class Desk:
             self._channel = None  # until it has answered: it may be closed, or still at work for somebody who left
             try:
                 await answered(work(channel, names))
-                await answered(channel.exchange_declare(EXCHANGE, exchange_type="topic", durable=True))
             except ChannelInvalidStateError:
                 raise _reason(channel) from None
             self._channel = channel

@@ -148,6 +148,7 @@ class AmqpLink:
                 await channel.queue_declare(name, durable=True, nowait=True)
                 for pattern in queues[name]:
                     await channel.queue_bind(name, EXCHANGE, pattern, nowait=True)
+            await channel.basic_qos(prefetch_count=1)  # for its answer only
 
         try:
             await self._administer(list(queues), declare)
@@ -159,6 +160,7 @@ class AmqpLink:
         async def delete(channel: Channel, names: Sequence[str]) -> None:
             for name in names:
                 await channel.queue_delete(name, nowait=True)
+            await channel.basic_qos(prefetch_count=1)  # for its answer only
 
         await self._administer(list(names), delete)
 

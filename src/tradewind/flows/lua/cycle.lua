@@ -1,5 +1,5 @@
 -- Shared by all scripts that move a cycle; goes after tasks/shared and tasks/cancel.
--- Keys built from the prefix: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
+-- Keys built: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
 -- :in:{node}, :out, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
 -- flows:deadlines, flows:wake, flows:ended, flow:outbox, task:{id} and what tasks/shared names.
 -- A node's plan (msgpack): t type, k component, i inputs that are counted, r trigger rule, o out edges {handle, target, target
@@ -146,7 +146,7 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
     record_signals(c, node, outputs)
     if c.parent then -- for the node that waits for this cycle
       local parts = {}
-      for handle, body in pairs(outputs) do parts[#parts + 1] = '"' .. handle .. '":' .. body end
+      for handle, body in pairs(outputs) do parts[#parts + 1] = quote(handle) .. ':' .. body end
       redis.call('HSET', c.key .. ':out', id, '{' .. table.concat(parts, ',') .. '}')
       redis.call('EXPIRE', c.key .. ':out', WEEK)
     end
@@ -295,7 +295,7 @@ local function end_cycle(c)
   record('{"k":"cycle","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"status":"' .. status .. '","trigger":"' .. c.trigger
     .. '","slot":' .. c.slot .. ',"start":' .. c.start .. ',"end":' .. NOW .. ',"counts":{"total":' .. c.total .. ',"completed":'
     .. c.counts[1] .. ',"failed":' .. c.counts[2] .. ',"skipped":' .. c.counts[3] .. ',"terminated":' .. c.counts[4]
-    .. '},"stopped_by":"' .. stopped_by .. '","error":' .. quote(c.cause or '') .. ',"nodes":{' .. table.concat(nodes, ',') .. '}}')
+    .. '},"stopped_by":' .. quote(stopped_by) .. ',"error":' .. quote(c.cause or '') .. ',"nodes":{' .. table.concat(nodes, ',') .. '}}')
   local f = redis.call('HMGET', flow, 'status', 'once', 'failures', 'max_failures', 'buffered_ms')
   local next_status
   if f[1] == 'draining' or f[1] == 'stopping' then

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- Stop a running cycle, a component or a node of it. Waiting and queued nodes end now, running ones are asked to stop.
+-- KEYS 1 flow:{f}:cycle:{n}
 -- ARGV 6 flow 7 cycle 8 stopped|timeout|component|node|signal 9 component or node id, of a signal `component or all:source` 10 reason
 --   11 bound of flow:outbox
 -- Component: the seed's stop flag is set and its nodes are skipped. Node: the seed's terminate flag is set; a waiting node ends terminated.

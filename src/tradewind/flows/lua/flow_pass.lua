@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- Give up slots that were missed and go on with the next one. KEYS 1 flow:{f} 2 flows:due
 -- ARGV 1 flow 2 due ms as the caller read it 3 next slot ms ('' none) 4 how many were missed
 -- Returns 1, or 0 when the schedule has moved on meanwhile.

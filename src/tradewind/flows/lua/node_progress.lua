@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- How far a running node is, in the seed's record of it. KEYS 1 node_tasks:{id} 2 task:{id}. ARGV 1 percent 2 message 3 token
 -- Returns 1, or 0 when it is not running under that token.
 if redis.call('HGET', KEYS[2], 'tok') ~= ARGV[3] then return 0 end

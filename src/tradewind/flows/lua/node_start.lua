@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
 -- A worker that took a node from its queue starts it: the node's records say so, its inputs are handed out.
+-- KEYS 1 flow:{f}:cycle:{n}
 -- ARGV 6 worker id 7 flow 8 cycle 9 node 10 token
 -- Returns {plan version, inputs as HGETALL}; {} when the node has ended, the cycle has gone or the attempt is not this one.
 -- include: tasks/shared

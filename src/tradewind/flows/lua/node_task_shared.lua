@@ -1,4 +1,4 @@
--- Shared by the node task scripts. ARGV 1 key prefix, 2 now in ms ('' = the server's clock).
+-- Shared by the node task scripts. Keys built: none. ARGV 1 key prefix, 2 now in ms ('' = the server's clock).
 -- A record is edited as text, member by member: cjson would turn an empty list of a node's config into an object and
 -- round its numbers.
 local P = ARGV[1]

@@ -1,3 +1,4 @@
+#!lua flags=allow-oom
 -- The broker has confirmed these signals: they need not be sent again.
 -- KEYS 1 flow:{f}:cycle:{n}:unsent 2 flows:unsent. ARGV 1 `flow:cycle`, then routing keys
 -- Returns how many are left.
