@@ -24,6 +24,8 @@ class Row:
     versions: str
     is_ours: bool
     runs: list[Run] = field(default_factory=list)
+    #: Seconds before the clock, by kind, one a pass: building or registering what was run for the first time.
+    prepared: dict[str, list[float]] = field(default_factory=dict)
 
     def of(self, kind: str) -> list[Run]:
         return [run for run in self.runs if run.kind == kind]

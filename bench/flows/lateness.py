@@ -31,7 +31,7 @@ EVERY_S = 8
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Milliseconds. missed: slots without a cycle. drift: how much later the last tenth starts than the first (medians)."""
+    """Milliseconds. missed: slots without a cycle. drift: lateness of the last tenth − that of the first."""
 
     slots: int
     missed: int

@@ -67,7 +67,7 @@ def extra_table(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         kinds = ("chain", "fan", "flows")
-        first = [digits(max((run.prepared for run in row.of(kind)), default=math.nan)) for kind in kinds]
+        first = [spread(row.prepared.get(kind, [])) for kind in kinds]
         behind = [spread([run.behind for run in row.of(kind) if run.behind is not None]) for kind in kinds]
         lines.append([row.name, *first, *behind])
     return table(head, lines)

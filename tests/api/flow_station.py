@@ -47,7 +47,7 @@ async def running_station(url: str, prefix: str, folder: Path) -> AsyncIterator[
         try:
             async with asyncio.timeout(20):
                 while not await station.control.workers() or not await station.control.leader():
-                    assert not running.done(), await running
+                    assert not running.done(), running
                     await asyncio.sleep(0.02)
             yield station
         finally:

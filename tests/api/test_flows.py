@@ -71,7 +71,8 @@ async def test_a_bad_flow_is_422_with_every_problem_and_validate_never_is(flows:
     assert {"unknown_type", "duplicate_id"} <= {problem["code"] for problem in problems} and len(problems) >= 3
     assert "nodes[1].type" in {problem["path"] for problem in problems}
     assert await flows.post("/flows/validate", WRONG) == {"valid": False, "problems": problems}
-    for document in ({}, {"nodes": 5}, {"id": "a b"}, {"x": [[[]]]}):
+    documents: list[dict[str, Any]] = [{}, {"nodes": 5}, {"id": "a b"}, {"x": [[[]]]}]
+    for document in documents:
         found = await flows.post("/flows/validate", document)
         assert not found["valid"] and found["problems"]
     assert await flows.post("/flows/validate", DOUBLING) == {"valid": True, "problems": []}

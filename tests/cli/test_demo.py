@@ -27,10 +27,12 @@ def test_the_mix_has_a_little_of_everything() -> None:
 def test_what_was_not_meant_is_named() -> None:
     good = {"id": "a", "type": "echo", "status": "SUCCESS"}
     meant = {"id": "b", "type": "fail", "status": "DEAD"}
-    assert judge([good, meant])["ok"] is True
-    verdict = judge([good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}])
+    assert judge([good, meant], {"completed": 3, "running": 1})["ok"] is True
+    verdict = judge([good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}], {"completed": 1})
     assert (verdict["ok"], verdict["wrong"]) == (False, ["b", "c"])
-    assert judge([])["ok"] is False
+    assert judge([], {"completed": 1})["ok"] is False
+    assert judge([good, meant], {"completed": 3, "failed": 1})["ok"] is False
+    assert judge([good, meant], {})["ok"] is False
 
 
 @pytest.mark.slow

@@ -162,9 +162,8 @@ def test_a_terminal_shows_a_live_table(folder: Path) -> None:
         os.close(leader)
         os.close(follower)
     assert process.returncode == 0
-    assert "a.value  null" in " ".join(out.split("\n")) or "a.value" in out
-    text = shown.decode()
-    assert "node" in text
-    assert "pending" in text
-    assert "\x1b[?25l" in text, "the cursor is hidden while it moves"
-    assert text.rstrip().endswith("\x1b[?25h") or "\x1b[?25h" in text
+    assert "a.value" in out
+    drawn = shown.decode()
+    assert "pending" in drawn
+    assert "constant" in drawn
+    assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1, "the cursor is hidden, and shown again"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tradewind.cli import demo_flow
 from tradewind.cli.group import Session
 from tradewind.cli.http import Http
 from tradewind.cli.output import status_cell, table
@@ -46,9 +47,11 @@ def demo(
     with DemoStation(port) as station:
         cli.out.note(f"a station runs at {station.http.url}  (page: {station.http.url}/  API: {station.http.url}/docs)")
         cli.out.note("ends by itself after " + (f"{seconds:g} s" if seconds else "Ctrl-C"))
+        demo_flow.start(station.http)
         ids = _run(cli, station, seconds)
         tasks = settle(station.http, ids[-JUDGED:])
-    verdict = judge(tasks)
+        cycles = demo_flow.stop(station.http)
+    verdict = judge(tasks, cycles)
     cli.out.show(verdict, lambda: _summary(verdict))
     return 0 if verdict["ok"] else 1
 
@@ -86,8 +89,8 @@ def settle(http: Http, ids: list[str]) -> list[dict[str, Any]]:
     return tasks
 
 
-def judge(tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many of each type ended how, and whether that is what was meant."""
+def judge(tasks: list[dict[str, Any]], cycles: dict[str, int]) -> dict[str, Any]:
+    """How many of each type ended how, how the flow's cycles ended, and whether that is what was meant."""
     types: dict[str, dict[str, int]] = {}
     wrong = []
     for task in tasks:
@@ -95,7 +98,8 @@ def judge(tasks: list[dict[str, Any]]) -> dict[str, Any]:
         ends[task["status"]] = ends.get(task["status"], 0) + 1
         if task["status"] != ("DEAD" if task["type"] == MEANT_TO_FAIL else "SUCCESS"):
             wrong.append(task["id"])
-    return {"ok": bool(tasks) and not wrong, "tasks": len(tasks), "types": types, "wrong": wrong}
+    is_ok = bool(tasks) and not wrong and set(cycles) <= {"completed", "running"} and cycles.get("completed", 0) > 0
+    return {"ok": is_ok, "tasks": len(tasks), "types": types, "wrong": wrong, "cycles": cycles}
 
 
 def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]:
@@ -159,5 +163,7 @@ def _summary(verdict: dict[str, Any]) -> RenderableType:
         for name, ends in sorted(verdict["types"].items())
         for status, count in sorted(ends.items())
     ]
-    head = f"{verdict['tasks']} tasks: everything worked" if verdict["ok"] else f"not as meant: {verdict['wrong']}"
+    cycles = ", ".join(f"{count} {status}" for status, count in verdict["cycles"].items()) or "none"
+    seen = f"{verdict['tasks']} tasks; cycles of the flow: {cycles}"
+    head = f"{seen}: everything worked" if verdict["ok"] else f"{seen}; not as meant: {verdict['wrong']}"
     return Group(table(("type", "ended", "tasks", "note"), rows, empty="no tasks", right=("tasks",)), Text(head))

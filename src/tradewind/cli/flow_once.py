@@ -114,10 +114,11 @@ def leave_threads_behind(code: int) -> None:
 
 def _own_settings(usual: Settings, folder: Path, files: Sequence[FlowFile]) -> Settings:
     """The embedded default with what the usual settings say about nodes. The worker has every label that is asked."""
+    from tradewind.flows.syntax import parse_flow
     from tradewind.settings import Settings
 
-    nodes = [node for file in files for node in file.document["nodes"]]
-    labels = dict.fromkeys([*usual.worker.labels, *(label for node in nodes for label in node.get("labels") or ())])
+    asked = (label for file in files for node in parse_flow(file.document).nodes for label in node.labels)
+    labels = dict.fromkeys([*usual.worker.labels, *asked])
     worker = {"labels": list(labels), "grace_s": min(GRACE_S, usual.worker.grace_s), "address": ""}
     return Settings(
         data_dir=folder,

@@ -1,12 +1,15 @@
-// The live page: one event stream in, a list of panels out. Read-only. A new room adds its panel to PANELS.
+// The live page: one event stream in, a list of panels out. A new room adds its panel to PANELS.
 
-import { element, installTips, setData, setText } from "./dom.js";
+import { installTips, setData, setText } from "./dom.js";
+import { flow } from "./flow_view.js";
+import { flows } from "./flows.js";
 import { clock, wholeSeconds } from "./format.js";
+import { frame } from "./frame.js";
 import { History } from "./history.js";
 import { health, queues, tasks, throughput, workers } from "./panels.js";
 import { language, toggleLanguage, word } from "./words.js";
 
-const PANELS = [health, throughput, queues, workers, tasks];
+const PANELS = [health, throughput, flow, flows, queues, workers, tasks];
 
 const EVENTS = "api/v1/events";
 const STALE_AFTER = 5000;
@@ -17,23 +20,8 @@ const history = new History();
 let snapshot = null;
 let heardAt = performance.now();
 
-function mount(panel) {
-  const title = element("h2", { id: `${panel.id}-title` });
-  const note = element("span", { class: "quiet" });
-  const empty = element("p", { class: "empty" });
-  const body = panel.make();
-  $("panels").append(element("section", { "aria-labelledby": title.id, id: panel.id },
-    element("div", { class: "head" }, title, note), body, empty));
-  return () => {
-    setText(title, word(panel.id));
-    const reason = panel.update(body, snapshot, history) ?? "";
-    setText(note, panel.note?.(snapshot) ?? "");
-    setText(empty, reason);
-    empty.hidden = !reason;
-  };
-}
-
-const refreshers = PANELS.map(mount);
+const frames = PANELS.map((panel) => frame(panel));
+$("panels").append(...frames.map((each) => each.node));
 
 function showStation() {
   const overall = snapshot.health?.status ?? "unknown";
@@ -67,7 +55,7 @@ function refresh() {
   showBanner();
   if (!snapshot) return;
   showStation();
-  refreshers.forEach((update) => update());
+  frames.forEach((each) => each.update(snapshot, history));
 }
 
 /** Keeps one stream open. The browser retries a broken one itself, but neither a refused nor a silent one. */
@@ -106,6 +94,7 @@ $("language").addEventListener("click", () => {
   toggleLanguage();
   refresh();
 });
+addEventListener("hashchange", refresh);
 installTips($("tip"));
 refresh();
 listen();

@@ -25,7 +25,7 @@ export function addressOf(chosen) {
 
 export const choose = (chosen) => { location.hash = addressOf(chosen); };
 
-const logKey = (line) => [line.created_at, line.cycle, line.node_id, line.log_level, line.message].join("|");
+export const logKey = (line) => [line.created_at, line.cycle, line.node_id, line.log_level, line.message].join("|");
 
 export class FlowWatch {
   chosen = { flow: "", cycle: null, node: "", source: "", target: "" };
@@ -50,6 +50,7 @@ export class FlowWatch {
   }
 
   look() {
+    if (location.hash && !location.hash.includes("=")) return; // an anchor of the page
     const before = this.chosen;
     this.chosen = chosenInAddress();
     const isOther = before.flow !== this.chosen.flow;
@@ -164,9 +165,7 @@ async function askLogs(chosen) {
 
 /** Newest first. A line that came live and is now on record, too, stays one. */
 function merged(first, second = []) {
-  const lines = new Map([...first, ...second].map((line) => [logKey(line), line]));
-  return [...lines.values()].sort((a, b) => b.created_at.localeCompare(a.created_at) || (b.seq ?? Infinity) - (a.seq ?? Infinity))
-    .slice(0, MOST_LOGS);
+  const lines = new Map();
+  for (const line of [...first, ...second]) if (!lines.has(logKey(line))) lines.set(logKey(line), line);
+  return [...lines.values()].sort((a, b) => b.created_at.localeCompare(a.created_at)).slice(0, MOST_LOGS);
 }
-
-export { logKey };

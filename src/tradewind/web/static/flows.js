@@ -60,14 +60,14 @@ class Schedules {
     const isNew = !this.#known.has(flow.id);
     const age = performance.now() - this.#readAt;
     if (age > REREAD_MS || (isNew && age > 1000)) this.#read();
-    return this.#known.get(flow.id) ?? "";
+    return this.#known.has(flow.id) ? whenText(this.#known.get(flow.id)) : "";
   }
 
   async #read() {
     this.#readAt = performance.now();
     try {
       const { items } = await get("flows", { limit: MOST_FLOWS });
-      this.#known = new Map(items.map((item) => [item.id, whenText(item)]));
+      this.#known = new Map(items.map((item) => [item.id, item]));
     } catch { /* the banner says that the station does not answer; asked again later */ }
   }
 }

@@ -16,7 +16,25 @@ const WORDS = {
     ago: "{0} ago", updated: "updated {0}", connecting: "Connecting to the station…",
     stale: "Connection lost. Showing data of {0} ({1} ago). Reconnecting…",
     neverSeen: "The station does not answer. Trying again…",
-    rows: "{0} shown",
+    rows: "{0} shown", rowsOf: "{0} of {1} shown",
+    flows: "Flows", flow: "Flow", cycles: "Cycles", graph: "Graph", nodes: "Nodes", why: "Why it stands so",
+    signals: "Signals", logs: "Logs", cycle: "Cycle", node: "Node", when: "When", lastCycle: "Last cycle", next: "Next",
+    started: "Started", actions: "Actions", trigger: "Trigger", from: "From", to: "To", payload: "Payload", time: "Time",
+    level: "Level", message: "Message", handle: "Handle", every: "every {0}", once: "once", manual: "when asked",
+    inTime: "in {0}", now: "now", stoppedBy: "stopped by {0}", outside: "outside",
+    start: "Start", pause: "Pause", resume: "Resume", drain: "Drain", stop: "Stop", run: "Run now", delete: "Delete",
+    again: "Run again", close: "Close", latest: "Newest cycle", approve: "Approve", reject: "Reject", give: "Give input",
+    terminate: "Terminate", yes: "Yes", no: "Cancel",
+    askStop: "Stop the flow {0}? Its running cycles are stopped, too.",
+    askDelete: "Delete the flow {0} with its cycles, logs and signals? This cannot be undone.",
+    askStopCycle: "Stop cycle {0}? The nodes that wait end now, running ones are asked to stop.",
+    askTerminate: "Terminate the node {0}? What needs it is skipped.",
+    askApprove: "Approve {0}?", askReject: "Reject {0}?", askInput: "What does {0} get?",
+    yourName: "Your name", decisionNote: "Note", jsonValue: "Value as JSON", badJson: "The value is not JSON.",
+    given: "given", askedToStop: "asked to stop", cycleStarted: "{0}: cycle {1} started",
+    noFlows: "No flows yet. Try: tradewind flow register FILE --start", noCycles: "No cycle yet.",
+    noSignals: "No signals.", noLogs: "No log lines.", tooBig: "More than {0} nodes are not drawn; see the table.",
+    "s:running": "running", "s:paused": "paused", "s:open": "open",
   },
   zh: {
     skip: "跳到内容", apiLink: "接口文档", metrics: "指标", healthLink: "健康",
@@ -33,7 +51,28 @@ const WORDS = {
     ago: "{0} 前", updated: "更新于 {0}", connecting: "正在连接…",
     stale: "连接已断开。显示的是 {0} 的数据（{1} 前）。正在重连…",
     neverSeen: "站点没有响应，正在重试…",
-    rows: "显示 {0} 条",
+    rows: "显示 {0} 条", rowsOf: "显示 {1} 条中的 {0} 条",
+    flows: "流程", flow: "流程", cycles: "周期", graph: "流程图", nodes: "节点", why: "状态原因",
+    signals: "信号", logs: "日志", cycle: "周期", node: "节点", when: "时间表", lastCycle: "最近周期", next: "下次",
+    started: "开始", actions: "操作", trigger: "触发", from: "来自", to: "到", payload: "内容", time: "时间",
+    level: "级别", message: "消息", handle: "句柄", every: "每 {0}", once: "一次", manual: "手动",
+    inTime: "{0} 后", now: "现在", stoppedBy: "由 {0} 停止", outside: "外部",
+    start: "启动", pause: "暂停", resume: "恢复", drain: "排空", stop: "停止", run: "立即运行", delete: "删除",
+    again: "再次运行", close: "关闭", latest: "最新周期", approve: "批准", reject: "拒绝", give: "提供输入",
+    terminate: "终止", yes: "确定", no: "取消",
+    askStop: "停止流程 {0}？正在运行的周期也会停止。",
+    askDelete: "删除流程 {0} 及其周期、日志和信号？此操作无法撤销。",
+    askStopCycle: "停止周期 {0}？等待中的节点立即结束，运行中的节点被要求停止。",
+    askTerminate: "终止节点 {0}？依赖它的节点将被跳过。",
+    askApprove: "批准 {0}？", askReject: "拒绝 {0}？", askInput: "给 {0} 什么？",
+    yourName: "您的姓名", decisionNote: "备注", jsonValue: "JSON 值", badJson: "该值不是 JSON。",
+    given: "已提供", askedToStop: "已要求停止", cycleStarted: "{0}：周期 {1} 已开始",
+    noFlows: "还没有流程。试试：tradewind flow register FILE --start", noCycles: "还没有周期。",
+    noSignals: "没有信号。", noLogs: "没有日志。", tooBig: "超过 {0} 个节点不绘图，请看表格。",
+    "s:registered": "已注册", "s:running": "运行中", "s:paused": "已暂停", "s:draining": "排空中", "s:stopped": "已停止",
+    "s:completed": "已完成", "s:failed": "失败", "s:timeout": "超时", "s:deleting": "删除中", "s:deleted": "已删除",
+    "s:pending": "等待", "s:awaiting_input": "等待输入", "s:skipped": "已跳过", "s:terminated": "已终止", "s:open": "未完成",
+    "s:outside": "外部",
     PENDING: "等待", QUEUED: "排队", ASSIGNED: "已分配", PROCESSING: "执行中", RETRYING: "重试中", SUCCESS: "成功",
     FAILED: "失败", CANCELLED: "已取消", TIMEOUT: "超时", DEAD: "死信",
     online: "在线", idle: "空闲", busy: "忙碌", draining: "排空中", offline: "离线", active: "活动",
@@ -63,4 +102,9 @@ export function toggleLanguage() {
 export function word(key, ...values) {
   const text = WORDS[current][key] ?? WORDS.en[key] ?? String(key);
   return text.replace(/\{(\d)\}/g, (_, index) => values[index]);
+}
+
+/** The word for a state of a flow, cycle, node, task or worker; one that has no word of its own is shown as it is. */
+export function stateWord(status) {
+  return WORDS[current][`s:${status}`] ?? WORDS[current][status] ?? String(status ?? "").replaceAll("_", " ");
 }
