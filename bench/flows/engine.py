@@ -35,22 +35,17 @@ TINY = Counts(chain=5, fan=20, flows=5)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the engines are run: a folder for their files, the shared servers, the environments."""
+    """Where the engines are run: a folder for their files, the redis-server that they share, the environments."""
 
     folder: Path
     redis_url: str
     client: redis.Redis
-    rabbitmq: Callable[[], str]
     venvs: Path
 
 
 def own_place(folder: Path) -> Place:
     """For an engine that brings its servers along."""
-
-    def none() -> str:
-        raise BenchError("there is no RabbitMQ here")
-
-    return Place(folder, "", redis.Redis(), none, folder)  # a client that nobody uses never connects
+    return Place(folder, "", redis.Redis(), folder)  # a client that nobody uses never connects
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ import tempfile
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ import report
 from engine import SIZES, TINY, Engine, Place
 from goals import Row, Verdict, judge
 from others import FLOORS, PEERS
-from shared import REPO, BenchError, private_rabbitmq, private_redis, slug, url_of, version
+from shared import REPO, BenchError, private_redis, slug, url_of, version
 from stations import OURS
 
 from tradewind.errors import TradewindError
@@ -204,8 +203,7 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tw-bench-", ignore_cleanup_errors=True)))
         client = stack.enter_context(private_redis())
-        rabbitmq = cache(lambda: stack.enter_context(private_rabbitmq()))  # started when first asked for
-        pairs = chosen(Place(folder, url_of(client), client, rabbitmq, options.venvs.absolute()), options)
+        pairs = chosen(Place(folder, url_of(client), client, options.venvs.absolute()), options)
         failures = measure_all(pairs, options)
         late, cost = (watch(name, folder, options, failures) for name in WATCHES)
         head = about(client, options)

@@ -24,7 +24,9 @@ __all__ = [
 
 @contextlib.contextmanager
 def private_rabbitmq() -> Iterator[str]:
-    """Its URL."""
+    """Its URL. Raises BenchError when it is not installed."""
+    if not Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists():
+        raise BenchError("there is no rabbitmq-server (Debian: apt install rabbitmq-server)")
     from tests.servers import rabbitmq_server
 
     with rabbitmq_server() as server:

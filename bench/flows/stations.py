@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import ClassVar
 
-from engine import Counts, Engine
+from engine import Counts, Engine, Place
+from shared import private_rabbitmq
 
 from tradewind.errors import NotFound
 from tradewind.redis.embedded import socket_of
@@ -73,12 +75,21 @@ class OverRabbit(TwoWorkers):
     keeps = "state in Redis, signals on disk, record in SQLite"
     kinds = ("chain",)
 
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._broker = contextlib.ExitStack()
+        self._url = ""
+
     def environment(self) -> dict[str, str]:
-        return {
-            **super().environment(),
-            "TRADEWIND_SIGNALS_TRANSPORT": "amqp",
-            "TRADEWIND_AMQP_URL": self.place.rabbitmq(),
-        }
+        return {**super().environment(), "TRADEWIND_SIGNALS_TRANSPORT": "amqp", "TRADEWIND_AMQP_URL": self._url}
+
+    def start_services(self) -> None:
+        self._url = self._broker.enter_context(private_rabbitmq())
+        super().start_services()
+
+    def stop(self) -> None:
+        super().stop()
+        self._broker.close()
 
 
 OURS: list[type[Engine]] = [Embedded, EmbeddedNoArchive, TwoWorkers, OverRabbit]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 import aio_pika
 
-from tests.faults.station_process import Entry, Site
+from tests.faults.station_process import Entry, RoleProcess, Site
 from tests.flows.flow_nodes import flow
 from tradewind.errors import Unavailable
 from tradewind.flows.control import FlowControl
@@ -138,6 +139,11 @@ class FlowProbe:
 
         await self.until(look, "the end of the queues", timeout_s)
 
+    def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What the record has."""
+        with contextlib.closing(sqlite3.connect(next(self.site.data_dir.glob("*.db")))) as connection:
+            return connection.execute(sql, values).fetchall()
+
     async def keys_of(self, flow_id: str) -> set[str]:
         """Every key that has the flow's id in its name."""
         return {key.decode() async for key in self.redis.scan_iter(match=f"*{flow_id}*", count=1000)}
@@ -154,6 +160,23 @@ async def flow_probe(site: Site, broker_url: str = "", redis_url: str = "", **fl
         yield FlowProbe(site, plane, broker_url)
     finally:
         await link.close()
+
+
+@contextlib.asynccontextmanager
+async def flow_site(
+    make_site: Callable[..., Site], redis_url: str, broker_url: str = "", schedulers: str = "a", **settings: Any
+) -> AsyncIterator[tuple[FlowProbe, dict[str, RoleProcess]]]:
+    """The probe, and the processes by name: schedulers a …, workers w1 and w2. Ready when it is given out."""
+    how = {"signals_transport": "amqp", "amqp_url": broker_url} if broker_url else {}
+    how |= {"imports": "flow_fault_nodes", "worker_concurrency": 10, **LEASES, **settings}
+    site = make_site(redis_url, **how)
+    roles = {name: site.start("scheduler", scheduler_id=name) for name in schedulers}
+    roles |= {name: site.start("worker", worker_id=name) for name in ("w1", "w2")}
+    for name in ("w1", "w2"):
+        roles[name].says("worker registered")
+    async with flow_probe(site, broker_url) as there:
+        await there.until(there.leader, "a leader", 15)
+        yield there, roles
 
 
 class Places:

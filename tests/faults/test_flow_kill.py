@@ -6,40 +6,26 @@ Each test disturbs two cycles: one while its chain runs, one while its 38 nodes 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from tests import servers
-from tests.faults.flow_probe import LEASES, Ended, FlowProbe, Places, flow_probe, open_runs
+from tests.faults.flow_probe import Ended, FlowProbe, Places, flow_site, open_runs
 from tests.faults.station_process import RoleProcess, Site
 
 Disturb = Callable[[int], Awaitable[set[int]]]
 TRANSPORTS = ["local", "amqp"]
 
 
-@contextlib.asynccontextmanager
-async def _site(
-    make_site: Callable[..., Site], redis: servers.Server, broker_url: str, schedulers: str = "a"
-) -> AsyncIterator[tuple[FlowProbe, dict[str, RoleProcess]]]:
-    """The probe, and the processes by name: schedulers a …, workers w1 and w2."""
-    how = {"signals_transport": "amqp", "amqp_url": broker_url} if broker_url else {}
-    site = make_site(redis.url, imports="flow_fault_nodes", worker_concurrency=10, **LEASES, **how)
-    roles = {name: site.start("scheduler", scheduler_id=name) for name in schedulers}
-    roles |= {name: site.start("worker", worker_id=name) for name in ("w1", "w2")}
-    for name in ("w1", "w2"):
-        roles[name].says("worker registered")
-    async with flow_probe(site, broker_url) as there:
-        await there.until(there.leader, "a leader", 15)
-        yield there, roles
+async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> int:
+    """`disturb` gets the process id of a worker that is busy and gives back those whose runs were cut short.
 
-
-async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> None:
-    """`disturb` gets the process id of a worker that is busy and gives back those whose runs were cut short."""
-    places = Places()
+    How many nodes ran more than once.
+    """
+    places, cut_short = Places(), 0
     flow_id = await there.register(places.nodes, *places.edges)
     for cycle, wanted in enumerate((f"{flow_id}_0_c4", f"{flow_id}_1_f2")):
         assert await there.run(flow_id) == cycle
@@ -54,8 +40,10 @@ async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> None:
         for name, found in begins.items():
             assert all(begin.pid in cut for begin in found[:-1]), f"{name} ran twice for no reason: {found}"
             assert name not in done or found[-1].at < at, f"{name} had ended and ran again: {found}"
+            cut_short += len(found) > 1
             assert len({begin.token for begin in found}) == len(found)
         await there.no_queues(flow_id, cycle, list(places.nodes))
+    return cut_short
 
 
 def _role(there: FlowProbe, pid: int) -> RoleProcess:
@@ -74,29 +62,31 @@ def _assert_whole(ended: Ended, places: Places) -> None:
     assert ended.begins().keys() == set(places.nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_killed_worker_loses_no_node_and_no_signal(
     make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
 ) -> None:
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True) as redis:
-        async with _site(make_site, redis, broker) as (there, roles):
+        async with flow_site(make_site, redis.url, broker) as (there, roles):
 
             async def kill(pid: int) -> set[int]:
                 _role(there, pid).kill()
                 there.site.start("worker")
                 return {pid}
 
-            await _disturbed_cycles(there, kill)
+            assert await _disturbed_cycles(there, kill), "no kill has hit a running node: the test showed nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_killed_leader_stops_no_cycle(
     make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
 ) -> None:
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True) as redis:
-        async with _site(make_site, redis, broker, schedulers="abc") as (there, roles):
+        async with flow_site(make_site, redis.url, broker, schedulers="abc") as (there, roles):
 
             async def kill(_: int) -> set[int]:
                 roles[await there.until(there.leader, "a leader", 10)].kill()
@@ -105,17 +95,19 @@ async def test_a_killed_leader_stops_no_cycle(
             await _disturbed_cycles(there, kill)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("end", ["kill", "stop"])
 async def test_a_restart_of_redis_loses_no_node_and_no_signal(
-    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str, end: str
+    make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
 ) -> None:
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True, extra=("--appendfsync", "always")) as redis:
-        async with _site(make_site, redis, broker) as (there, roles):
+        async with flow_site(make_site, redis.url, broker) as (there, roles):
+
+            ends = iter([redis.kill, redis.stop])
 
             async def restart(_: int) -> set[int]:
-                getattr(redis, end)()
+                next(ends)()
                 await asyncio.sleep(0.3)
                 redis.start()
                 return set()
@@ -124,13 +116,15 @@ async def test_a_restart_of_redis_loses_no_node_and_no_signal(
         assert all(role.exit_code is None for role in roles.values()), there.site.logs()
 
 
-@pytest.mark.parametrize("end", ["kill", "stop"])
-async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., Site], end: str) -> None:
+@pytest.mark.slow
+async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., Site]) -> None:
     with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
-        async with _site(make_site, redis, broker.url) as (there, roles):
+        async with flow_site(make_site, redis.url, broker.url) as (there, roles):
+
+            ends = iter([broker.kill, broker.stop])
 
             async def restart(_: int) -> set[int]:
-                getattr(broker, end)()
+                next(ends)()
                 broker.start()
                 return set()
 
@@ -138,13 +132,14 @@ async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., 
         assert all(role.exit_code is None for role in roles.values()), there.site.logs()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_a_worker_stopped_past_its_lease_commits_nothing_late(
     make_site: Callable[..., Site], request: pytest.FixtureRequest, transport: str
 ) -> None:
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True) as redis:
-        async with _site(make_site, redis, broker) as (there, roles):
+        async with flow_site(make_site, redis.url, broker) as (there, roles):
 
             async def pause(pid: int) -> set[int]:
                 lost = roles["a"].output.count("worker lost")
@@ -157,4 +152,4 @@ async def test_a_worker_stopped_past_its_lease_commits_nothing_late(
                 role.says("worker was lost and registers again", 10)
                 return {pid}
 
-            await _disturbed_cycles(there, pause)
+            assert await _disturbed_cycles(there, pause), "no running node was met: the test showed nothing"

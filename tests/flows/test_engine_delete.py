@@ -56,7 +56,7 @@ async def test_a_deleted_flow_leaves_nothing(station: Engine) -> None:
     await station.flows.delete(flow_id)
     with pytest.raises(NotFound):
         await station.flows.get(flow_id)
-    assert await _is_clean(station, flow_id), await station.all_keys(flow_id)
+    assert await _is_clean(station, flow_id), (await station.all_keys(flow_id), await _members(station, flow_id))
     for cycle in range(3):
         await station.no_queues(flow_id, cycle, list(NODES))
 
@@ -82,7 +82,7 @@ async def test_deleting_stops_what_runs(station: Engine) -> None:
     await station.running(flow_id, "slow")
     await station.flows.stop_component(flow_id, 0, 2)
     await station.flows.delete(flow_id)
-    assert await _is_clean(station, flow_id), await station.all_keys(flow_id)
+    assert await _is_clean(station, flow_id), (await station.all_keys(flow_id), await _members(station, flow_id))
     assert await _members(station, flow_id) == set()
     await station.no_queues(flow_id, 0, list(nodes))
     assert stage.ran(flow_id) == ["slow"]

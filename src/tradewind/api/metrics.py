@@ -99,12 +99,17 @@ class StationFigures(Collector):
         ]
 
     async def _flow_figures(self) -> list[Metric]:
-        by_status, single = await figures(self._flows.store)
+        by_status, ended, single = await figures(self._flows.store)
         flows = GaugeMetricFamily("tradewind_flows", "Flows by their state.", labels=["status"])
         for status in dict.fromkeys((*STATUSES, *by_status)):
             flows.add_metric([status], by_status.get(status, 0))
+        cycles = CounterMetricFamily("tradewind_flow_cycles", "Cycles that ended, by how.", labels=["status"])
+        for status in ("completed", "failed", "stopped", "timeout"):
+            cycles.add_metric([status], ended.get(status, 0))
         return [
             flows,
+            cycles,
+            CounterMetricFamily("tradewind_flow_cycle_seconds", "Time that ended cycles took.", single["cycles_s"]),
             _gauge("tradewind_flow_cycles_running", "Cycles that run.", single["cycles_running"]),
             _gauge("tradewind_flow_lag_seconds", "How long the next cycle is overdue; 0 if not.", single["lag_s"]),
             _gauge("tradewind_flow_slots_missed", "Slots that present flows missed.", single["missed"]),

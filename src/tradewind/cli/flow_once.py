@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from tradewind.settings import Settings
     from tradewind.station import Station
 
-#: How often it is looked at: often at first, since many flows end at once; and never more than a tenth of the time.
-SOONEST_S, LATEST_S = 0.005, 0.1
+#: How often it is looked at: often at first, since many flows end at once; less often where a look itself takes long.
+SOONEST_S, LATEST_S, SLOWEST_S = 0.005, 0.1, 2.0
 #: How long running nodes may take to end after a stop.
 GRACE_S = 2.0
 #: How long the threads of a stopped station may take to end.
@@ -181,6 +181,7 @@ async def _follow(station: Station, feed: _Feed, on_status: Tell, timeout_s: flo
     while True:
         began = time.monotonic()
         status = await station.flows.status.comprehensive(feed.flow_id, feed.cycle)
+        took_s = time.monotonic() - began
         on_status(status)
         await feed.read(status)
         if status["cycle_status"] != "running":
@@ -193,7 +194,7 @@ async def _follow(station: Station, feed: _Feed, on_status: Tell, timeout_s: flo
                 hint="give it more time with --timeout, or what it waits for with --signal node.handle=JSON",
             )
         pause_s = min(LATEST_S, pause_s * 1.5)
-        await asyncio.sleep(max(pause_s, 9 * (time.monotonic() - began)))
+        await asyncio.sleep(max(pause_s, min(SLOWEST_S, 9 * took_s)))
 
 
 def _open_nodes(status: dict[str, Any]) -> str:

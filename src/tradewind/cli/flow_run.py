@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 MODES = ("single", "upstream", "downstream", "component")
 FILE_ENDS = (".yaml", ".yml", ".json")
-#: Between two looks at a cycle of a running station.
-LOOK_S = 0.2
+#: Between two looks at a cycle of a running station; more where a look itself takes long.
+LOOK_S, SLOWEST_S = 0.2, 2.0
 #: How long the station may hold an answer back when nobody watches.
 HOLD_S = 20.0
 ENDED_BADLY = 1
@@ -126,7 +126,9 @@ def follow_cycle(cli: Session, flow_id: str, cycle: int | None, timeout_s: float
             if cli.is_json and cycle is not None:
                 hold_s = HOLD_S if end is None else min(HOLD_S, max(0.1, end - began))
                 cli.station.get(f"{path}/cycles/{cycle}", {"wait": round(hold_s, 3)}, wait_s=hold_s)
+                began = time.monotonic()
             status = cli.station.get(f"{path}/status", {"cycle": cycle})
+            took_s = time.monotonic() - began
             if status["cycle"] >= 0:
                 cycle = status["cycle"]
                 progress.update(status)
@@ -138,7 +140,7 @@ def follow_cycle(cli: Session, flow_id: str, cycle: int | None, timeout_s: float
                     code="still_running",
                     hint=f"it goes on; follow it with `tradewind flow status {flow_id} --cycle {cycle} --watch`",
                 )
-            time.sleep(max(LOOK_S, 9 * (time.monotonic() - began)) if not cli.is_json else LOOK_S)
+            time.sleep(max(LOOK_S, min(SLOWEST_S, 4 * took_s)))
     cli.out.show(status, lambda: status_view(status))
     return 0 if status["cycle_status"] == "completed" else ENDED_BADLY
 

@@ -23,6 +23,8 @@ from tradewind.signals.signal import SignalType, encode, new_signal
 
 log = structlog.get_logger(__name__)
 RETRY_S = 0.5
+#: Batches under way to the broker.
+AT_ONCE = 16
 
 
 def plain_key(k: SignalKey) -> str:
@@ -130,17 +132,25 @@ class BrokerCourier:
         self._news.set()
 
     async def run(self) -> None:
+        """Batches form while `AT_ONCE` others wait for their confirms; no signal waits for another's."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._news.wait()
+                await slots.acquire()
+                self._news.clear()
+                batch, self._waiting = self._waiting, []
+                sending = group.create_task(self._send(batch), name="signals out")
+                sending.add_done_callback(lambda _: slots.release())
+
+    async def _send(self, batch: list[tuple[Message, SignalKey | None]]) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            batch, self._waiting = self._waiting, []
-            while batch:
-                try:
-                    await send(self.exchange, self.store, batch)
-                    break
-                except Unavailable as error:
-                    log.warning("signals wait for the broker", waiting=len(batch), error=error.message)
-                    await asyncio.sleep(RETRY_S)
+            try:
+                await send(self.exchange, self.store, batch)
+                return
+            except Unavailable as error:
+                log.warning("signals wait for the broker", waiting=len(batch), error=error.message)
+                await asyncio.sleep(RETRY_S)
 
 
 async def send(exchange: Exchange, store: FlowStore, batch: Sequence[tuple[Message, SignalKey | None]]) -> None:

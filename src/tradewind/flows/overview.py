@@ -50,8 +50,9 @@ async def overview(store: FlowStore, limit: int) -> tuple[list[dict[str, Any]], 
     return found, total
 
 
-async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, float]]:
-    """Flows by status; and single figures: cycles that run, lag of the schedule in seconds, what waits where."""
+async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dict[str, float]]:
+    """Flows by status; ended cycles by status; and single figures: cycles that run, seconds that all ended ones took,
+    lag of the schedule in seconds, what waits where."""
     keys, client = store.plane.keys, store.plane.tasks.redis
     statuses: dict[str, int] = {}
     missed = skipped = 0
@@ -74,13 +75,16 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, float]]:
         pipe.zrange(keys.flows_due(), 0, 0, withscores=True)
         pipe.xlen(keys.flow_outbox())
         pipe.zcard(keys.flows_unsent())
-        running, due, outbox, unsent = await pipe.execute()
+        pipe.hgetall(keys.metric_cycles())
+        running, due, outbox, unsent, ended = await pipe.execute()
     lag_s = max(0.0, (now_ms() - due[0][1]) / 1000) if due else 0.0
     single = {
         "cycles_running": running, "lag_s": lag_s, "outbox": outbox, "unsent": unsent, "missed": missed,
         "skipped": skipped,
     }  # fmt: skip
-    return statuses, single
+    cycles = {name.decode(): int(count) for name, count in ended.items()}
+    single["cycles_s"] = cycles.pop("ms", 0) / 1000
+    return statuses, cycles, single
 
 
 def _text(value: bytes | None) -> str:

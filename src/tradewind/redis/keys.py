@@ -285,6 +285,10 @@ class Keys:
         """string; how many tasks ever ended so; status in lower case, also `submitted` and `retrying`. Scripts. Seed 004 §7."""
         return f"{self.p}metrics:task:count:{status}"
 
+    def metric_cycles(self) -> str:
+        """hash; how many cycles of flows ever ended so, by status; `ms`: how long all of them took. No TTL, five fields. node_commit."""
+        return f"{self.p}metrics:cycles"
+
     # channels (pub/sub, nothing is stored)
 
     def events(self) -> str:

@@ -1,7 +1,7 @@
 -- Shared by all scripts that move a cycle; goes after tasks/shared and tasks/cancel.
 -- Keys built: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
 -- :in:{node}, :out, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
--- flows:deadlines, flows:wake, flows:ended, flow:outbox, task:{id} and what tasks/shared names.
+-- flows:deadlines, flows:wake, flows:ended, metrics:cycles, flow:outbox, task:{id} and what tasks/shared names.
 -- A node's plan (msgpack): t type, k component, i inputs that are counted, r trigger rule, o out edges {handle, target, target
 -- handle, 1 if optional there}, p priority, m attempts, u timeout ms, l labels, x handles that take a signal
 -- from outside but are not waited for, c config as JSON, q request line's middle.
@@ -94,7 +94,7 @@ local function show(c, id, node, status, worker, message, progress)
   local key = P .. 'trading_flow:node:' .. tid
   redis.call('HSET', key, 'status', status, 'updated_at', SECONDS, 'error_message',
     (status == 'failed' or status == 'terminated' or status == 'skipped') and message or '')
-  redis.call('EXPIRE', key, DAY)
+  if status ~= 'running' then redis.call('EXPIRE', key, DAY) end -- it has one from when the cycle was opened
   redis.call('SET', P .. 'node_tasks:' .. tid, '{"node_task_id":"' .. tid .. '","flow_id":"' .. c.flow .. '","cycle":' .. c.n
     .. ',"node_id":"' .. id .. '","node_type":"' .. node.t .. '","worker_id":"' .. worker .. '","status":"' .. status
     .. '","registered_at":"' .. c.began .. '","updated_at":"' .. AT .. '","message":' .. quote(message) .. ',"progress":'
@@ -283,6 +283,8 @@ local function end_cycle(c)
   redis.call('EXPIRE', c.key, WEEK)
   redis.call('EXPIRE', c.key .. ':done', WEEK)
   redis.call('SREM', flow .. ':running', c.n)
+  redis.call('HINCRBY', P .. 'metrics:cycles', status, 1)
+  redis.call('HINCRBY', P .. 'metrics:cycles', 'ms', math.max(0, now - tonumber(c.start)))
   redis.call('ZREM', P .. 'flows:deadlines', c.name)
   log_line(c, failed and 'ERROR' or 'INFO', 'Cycle ' .. c.n .. ' ' .. status)
   local nodes, lines = {}, redis.call('HGETALL', c.key .. ':done')

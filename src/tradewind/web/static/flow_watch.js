@@ -9,6 +9,8 @@ const SIGNALS = 100;
 const SOON_MS = 250;
 /** A big flow is asked for less often: the pause is so many times as long as the answer took. */
 const PAUSE_FACTOR = 5;
+/** Logs and signals are on record a moment after they were written: so long after a change they are asked for again. */
+const SETTLED_MS = 4000;
 
 export function chosenInAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
@@ -37,6 +39,8 @@ export class FlowWatch {
   #timer = 0;
   #live = null;
   #seen = "";
+  #settled = 0;
+  #settledLogs = 0;
 
   constructor(changed) {
     this.#changed = changed;
@@ -61,9 +65,11 @@ export class FlowWatch {
     }
     if (isOther || before.cycle !== this.chosen.cycle) {
       this.data = { ...this.data, cycle: null, logs: [] };
+      this.#settledLogs = performance.now() + SETTLED_MS;
       this.want("flow", "cycles", "logs");
     }
     this.data = { ...this.data, why: null, signals: null };
+    this.#settled = performance.now() + SETTLED_MS;
     this.want("cycle");
     this.#changed();
   }
@@ -73,9 +79,14 @@ export class FlowWatch {
     if (!this.chosen.flow || document.hidden) return;
     const row = (snapshot.flows ?? []).find((flow) => flow.id === this.chosen.flow);
     const seen = row ? [row.status, row.last_cycle, row.cycle_status, row.running_cycles].join() : snapshot.at;
-    if (seen !== this.#seen) this.want("flow", "cycles", "cycle");
-    this.#seen = seen;
-    if (this.data.cycle?.status === "running") this.want("cycle");
+    const now = performance.now();
+    if (seen !== this.#seen) {
+      this.#seen = seen;
+      this.#settled = now + SETTLED_MS;
+      this.want("flow", "cycles", "cycle");
+    }
+    if (this.data.cycle?.status === "running" || now < this.#settled) this.want("cycle");
+    if (now < this.#settledLogs) this.want("logs");
   }
 
   want(...parts) {
@@ -150,7 +161,10 @@ export class FlowWatch {
         else if (news.cycle === this.number) this.want("cycle");
       });
     }
-    live.addEventListener("lost", () => this.want("logs", "cycle"));
+    live.addEventListener("lost", () => {
+      this.#settledLogs = performance.now() + SETTLED_MS;
+      this.want("logs", "cycle");
+    });
     live.addEventListener("gone", () => {
       live.close();
       this.want("flow");
