@@ -15,7 +15,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo servers test check format lint bench bench-tasks clean
+.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,12 +47,17 @@ format: $(STAMP) ## rewrite the code in the house format
 	@$(BIN)/ruff format src tests bench scripts
 	@$(BIN)/ruff check --fix .
 
-bench: bench-tasks ## all benchmarks
+bench: bench-tasks bench-flows ## all benchmarks
 
 bench-tasks: $(STAMP) ## tasks against other task queues, each in an environment of its own
 	@scripts/servers.sh redis-server
 	@PYTHON=$(BIN)/python sh bench/setup_peers.sh .bench-venvs
 	@$(BIN)/python bench/tasks/run.py $(ARGS)
+
+bench-flows: $(STAMP) ## flows against other flow engines, each in an environment of its own
+	@scripts/servers.sh redis-server rabbitmq-server
+	@PYTHON=$(BIN)/python sh bench/flows/setup_peers.sh .bench-venvs
+	@$(BIN)/python bench/flows/run.py $(ARGS)
 
 clean: ## remove what these targets made; a station's data stays
 	@rm -rf $(VENV) .bench-venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from engine import SIZES, Counts, Engine
 from shared import HERE
 
@@ -71,7 +73,7 @@ class DagsterMemory(Engine):
     name, app, note = "Dagster, in memory", "dagster_app", "execute_in_process; fan by DynamicOut"
     keeps, packages, venv = "**nothing (in memory)**", ("dagster",), "dagster"
     runs = Counts(3, 1, 1)
-    once = ("fan",)
+    once: ClassVar[tuple[str, ...]] = ("fan",)
 
 
 class DagsterSqlite(DagsterMemory):
@@ -84,7 +86,12 @@ class DagsterSqlite(DagsterMemory):
 class Prefect(Engine):
     name, app, note = "Prefect", "prefect_app", "its own server process, SQLite"
     keeps, packages, venv = "every state in SQLite", ("prefect",), "prefect"
-    env = ("PREFECT_HOME={home}/prefect", "PREFECT_SERVER_ANALYTICS_ENABLED=false", "DO_NOT_TRACK=1")
+    env = (
+        "PREFECT_HOME={home}/prefect",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS=120",  # 20 s is short for its first start
+        "PREFECT_SERVER_ANALYTICS_ENABLED=false",
+        "DO_NOT_TRACK=1",
+    )
     runs = Counts(2, 1, 1)
     once = ("fan", "flows")
     # 100 at once end in HTTP 503 of its own server

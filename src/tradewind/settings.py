@@ -152,6 +152,18 @@ class FlowSettings(_Group):
     code_nodes: bool = False
 
 
+class PointSettings(_Group):
+    """`publish`: the seed's message per change, several joined by commas, or none. `strict`: refuse undeclared points."""
+
+    publish: Literal["single", "batch", "off"] = "single"
+    strict: bool = False
+    feed_max_bytes: Count = 256_000_000
+    future_s: Seconds = 5
+    stale_s: Seconds = 30
+    command_timeout_s: Seconds = 10
+    command_expiry_s: Seconds = 30
+
+
 class WorkerSettings(_Group):
     id: Id = ""
     name: Annotated[str, Field(max_length=200)] = ""
@@ -215,6 +227,7 @@ class Settings(BaseSettings):
     tasks: TaskSettings = TaskSettings()
     flows: FlowSettings = FlowSettings()
     signals: SignalSettings = SignalSettings()
+    points: PointSettings = PointSettings()
     worker: WorkerSettings = WorkerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     api: ApiSettings = ApiSettings()

@@ -28,7 +28,9 @@ def test_what_was_not_meant_is_named() -> None:
     good = {"id": "a", "type": "echo", "status": "SUCCESS"}
     meant = {"id": "b", "type": "fail", "status": "DEAD"}
     assert judge([good, meant], {"completed": 3, "running": 1})["ok"] is True
-    verdict = judge([good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}], {"completed": 1})
+    verdict = judge(
+        [good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}], {"completed": 1}
+    )
     assert (verdict["ok"], verdict["wrong"]) == (False, ["b", "c"])
     assert judge([], {"completed": 1})["ok"] is False
     assert judge([good, meant], {"completed": 3, "failed": 1})["ok"] is False

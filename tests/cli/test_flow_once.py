@@ -164,6 +164,6 @@ def test_a_terminal_shows_a_live_table(folder: Path) -> None:
     assert process.returncode == 0
     assert "a.value" in out
     drawn = shown.decode()
-    assert "pending" in drawn
+    assert "delay" in drawn
     assert "constant" in drawn
     assert drawn.count("\x1b[?25l") == drawn.count("\x1b[?25h") == 1, "the cursor is hidden, and shown again"

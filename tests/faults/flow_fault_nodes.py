@@ -36,6 +36,19 @@ class Step(Node):
         await self.out.send(self.x.value + 1)
 
 
+@node("f_next")
+class Next(Node):
+    """One more than it got; it cannot do without."""
+
+    x: Input[float]
+    out: Output[float]
+
+    async def execute(self) -> None:
+        _note("begin", self)
+        _note("end", self)
+        await self.out.send(self.x.value + 1)
+
+
 @node("f_join")
 class Join(Node):
     """The sum of all that came."""

@@ -11,6 +11,7 @@ import pytest
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
+from tradewind.tasks.record import Status
 
 #: Two components: s → slow → e, and first → slow2 → other.
 NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "e": "e_note"}
@@ -212,3 +213,22 @@ async def test_a_sync_node_cannot_be_interrupted_but_its_end_does_not_count(stat
     assert ended.states == {"s": "completed", "t": "terminated", "d": "skipped"}
     await asyncio.sleep(0.7)
     assert await station.states(flow_id, cycle) == ended.states
+
+
+async def test_a_node_that_is_cancelled_before_its_first_step_gives_its_slot_back(
+    station: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow_id = await station.register({"slow": "e_block", "d": "e_note"}, "slow.a>d.x")
+    worker, start = station.station.workers[0], station.station.workers[0].start
+
+    async def start_and_stop(batch: list[Any]) -> None:
+        """The message that cancels it is read in the turn in which it is given to the worker."""
+        for taken in batch:
+            asyncio.get_running_loop().call_soon(lambda: worker._stop_run(worker._runs[taken.id], Status.CANCELLED))
+        await start(batch)
+
+    monkeypatch.setattr(worker, "start", start_and_stop)
+    cycle = await station.run(flow_id)
+    ended = await station.end(flow_id, cycle)
+    assert ended.states == {"slow": "terminated", "d": "skipped"}
+    assert worker.running == 0

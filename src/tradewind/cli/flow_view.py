@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-#: States of a cycle that has not ended.
-OPEN = frozenset({"running", "pending", ""})
+#: Whose nodes are shown where there is no room for all.
 _FIRST = ("failed", "running", "awaiting_input", "terminated", "pending", "completed", "skipped")
 _COUNTED = ("completed", "running", "failed", "skipped", "terminated", "pending")
 _LEVELS = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "bold red", "DEBUG": "bright_black"}

@@ -68,7 +68,8 @@ class SignalHost:
         with translated():
             hosts = await self.plane.tasks.redis.hgetall(self.plane.keys.flows_hosts())
         mine = {name.decode() for name, worker in hosts.items() if worker == me}
-        for name in set(self._hosted) - mine:
+        ended = {name for name, consumers in self._hosted.items() if any(c.is_ended for c in consumers)}
+        for name in (set(self._hosted) - mine) | ended:  # ended: a new flow may have the name of a deleted one
             await self._leave(name)
         for name in mine - set(self._hosted):
             await self._host(name)

@@ -12,6 +12,7 @@ class Keys:
         #: What goes before every key; pub/sub channels have the configured prefix only.
         self.p = f"{prefix}{{{tag}}}:" if cluster else prefix
         self.channel_prefix = prefix
+        self.is_cluster = cluster
 
     # queues
 
@@ -254,6 +255,84 @@ class Keys:
     def task_ended(self, hook: str) -> str:
         """list; ids of tasks with that hook that ended without their room's own commit. Emptied by the room. Scripts that close a task."""
         return f"{self.p}task:ended:{hook}"
+
+    # points and models
+
+    def _channel(self, channel: str) -> str:
+        """In a cluster each channel has a slot of its own."""
+        return f"{self.channel_prefix}comsrv:{{{channel}}}" if self.is_cluster else f"{self.p}comsrv:{channel}"
+
+    def points(self, channel: str, kind: str) -> str:
+        """hash; point id → value: `%.6f` for m and a, `0` or `1` for s and c. No TTL. board_write. Seed 001 §4.1."""
+        return f"{self._channel(channel)}:{kind}"
+
+    def points_ts(self, channel: str, kind: str) -> str:
+        """hash; point id → ms of its value. With the values. board_write."""
+        return f"{self._channel(channel)}:{kind}:ts"
+
+    def points_quality(self, channel: str, kind: str) -> str:
+        """hash; point id → `uncertain` or `bad`; points of good quality are not in it. With the values. board_write."""
+        return f"{self._channel(channel)}:{kind}:q"
+
+    def channel_status(self, channel: str) -> str:
+        """hash; online, since_ms, error, polls, failures, points, bytes, last_ms, owner. No TTL. Acquisition."""
+        return f"{self._channel(channel)}:status"
+
+    def channel_todo(self, channel: str) -> str:
+        """list; ids of commands for the channel, next one on the right. Until they are taken or expire. command_submit. RESOLUTIONS B-34."""
+        return f"{self._channel(channel)}:todo"
+
+    def channels(self) -> str:
+        """hash; channel id → its definition as JSON. Until removed. ChannelStore."""
+        return f"{self.p}points:channels"
+
+    def channel_owners(self) -> str:
+        """hash; channel id → `process:ms when its lease ends` of the process that polls it. Swept with the channels. channel_claim."""
+        return f"{self.p}points:owners"
+
+    def channels_pushed(self) -> str:
+        """set; `channel:kind` of hashes that were written without a declared channel. Until the channel is removed. board_write."""
+        return f"{self.p}points:pushed"
+
+    def feed(self) -> str:
+        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late. Trimmed to the slowest cursor and to `points.feed_max_bytes`. board_write."""
+        return f"{self.p}points:feed"
+
+    def feed_cursors(self) -> str:
+        """hash; consumer → id of the last feed entry whose effect it has stored. Until it is removed. FeedReader."""
+        return f"{self.p}points:cursors"
+
+    def model_values(self, model: str, kind: str) -> str:
+        """hash; field → value: measurement `%.6f`, control `value:ts:source`. No TTL (an option gives 7 days). board_write, control_set. Seed 001 §4.3."""
+        return f"{self.p}modsrv:{model}:{kind}"
+
+    def models(self) -> str:
+        """hash; model name → its definition as JSON. Until removed. ModelStore."""
+        return f"{self.p}models:config"
+
+    def model_templates(self) -> str:
+        """hash; template name → its definition as JSON. Until removed. ModelStore."""
+        return f"{self.p}models:templates"
+
+    def model_states(self) -> str:
+        """hash; model name → msgpack of what its stateful calculations remember. With the model. Model engine."""
+        return f"{self.p}models:states"
+
+    def command(self, command_id: str) -> str:
+        """hash; id, model_name, field_name, value, status, created_at, updated_at, message, source; ours: address, reason, expires_ms, timeout_ms, key, result. 24 h. Command scripts. Seed 001 §4.3."""
+        return f"{self.p}cmd:{command_id}"
+
+    def command_list(self, model: str) -> str:
+        """list; ids of the last 1000 commands of a model (`channel_{id}` for bare points), newest first. Pruned as it is read. command_submit. Seed 001 §4.3."""
+        return f"{self.p}cmd:list:{model}"
+
+    def command_key(self, key: str) -> str:
+        """string; `{sha1 of the request} {command id}` of an idempotency key. 24 h. command_submit."""
+        return f"{self.p}cmd:key:{key}"
+
+    def commands_open(self) -> str:
+        """zset; ids of commands that have not ended; score = ms when they must have. Until they end. Command scripts."""
+        return f"{self.p}cmd:open"
 
     # limits and figures
 

@@ -279,13 +279,13 @@ class Worker:
     def _stop_run(self, run: _Run, reason: Status) -> None:
         if run.state.stopped is None and run.task is not None and not run.task.done():
             run.state.stopped, run.state.is_cancelled = reason, True
-            run.task.cancel()
+            _cancel_soon(run.task)
 
     def _drop_run(self, run: _Run) -> None:
         """Stop it without an ending: the task is no longer ours to end."""
         if run.task is not None:
             run.state.is_cancelled = True
-            run.task.cancel()
+            _cancel_soon(run.task)
 
     def _report(self, state: Running, value: bytes) -> None:
         """Progress, maybe from a thread: kept until the next sync, the newest wins."""
@@ -405,6 +405,11 @@ class Worker:
             )
             await self.store.release(again, queue_too=False)
         return {f"{task_id} {token}" for task_id, token in unknown.items()}
+
+
+def _cancel_soon(task: asyncio.Task[None]) -> None:
+    """A turn later: what is cancelled before its first step never runs, nor its `finally`, and would hold its slot."""
+    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

@@ -196,6 +196,7 @@ local function idle(kind)
   end
   return best
 end
+local is_listed = false
 local function start_task(c, id, node)
   local tid = task_of(c, id)
   local key, body = T .. tid, '{"kwargs":{"flow_id":"' .. c.flow .. '","cycle":' .. c.n .. ',"node_id":"' .. id
@@ -211,7 +212,10 @@ local function start_task(c, id, node)
       'hook', 'flows', 'x', '1', 'n', '1', 'tok', tok, 'start', NOW, 'worker', me)
     redis.call('ZADD', P .. 'worker:' .. me .. ':inflight', tok, tid)
     redis.call('SADD', P .. 'task:marked', tid)
-    redis.call('SADD', P .. 'worker_tasks:' .. me, tid)
+    if redis.call('SADD', P .. 'worker_tasks:' .. me, tid) == 1 and not is_listed then
+      redis.call('EXPIRE', P .. 'worker_tasks:' .. me, WEEK) -- of a lost worker nobody else takes the members out
+      is_listed = true
+    end
     show(c, id, node, 'running', me, 'Executing node', '0')
     announce('started', tid, node.t)
     tell('node_running', c, id, 'running')

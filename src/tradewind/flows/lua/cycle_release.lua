@@ -11,8 +11,9 @@ local is_running = c and c.status == 'running'
 if is_running then
   for _, id in ipairs(nodes_of(c, 'all')) do
     local n = redis.call('HGET', c.key .. ':in:' .. id, 'n') or '0'
+    local begun = redis.call('HGET', T .. task_of(c, id), 'at') or '-1' -- or it is of an earlier flow of that name
     if tonumber(n) >= node_of(c, id).i and redis.call('HEXISTS', c.key .. ':done', id) == 0
-        and redis.call('EXISTS', T .. task_of(c, id)) == 0 then
+        and tonumber(begun) < tonumber(c.start) then
       c.todo[#c.todo + 1] = id
     end
   end

@@ -51,6 +51,7 @@ for i = 1, #ids do
       redis.call('HSET', key, 'status', 'RETRYING', 'due', int(due), 'err', ARGV[at + 7])
       redis.call('ZADD', KEYS[4], string.format('%.3f', due / 1000), id)
       redis.call('SREM', KEYS[5], id)
+      redis.call('SREM', P .. 'worker_tasks:' .. worker, id) -- any worker may go on with it
       if more.c then uncache(id) end
       count('retrying', 1)
       announce('retrying', id, kind)

@@ -12,5 +12,6 @@ local tid, node = task_of(c, id), node_of(c, id)
 if redis.call('HGET', T .. tid, 'tok') ~= ARGV[10] or not node then return {} end
 show(c, id, node, 'running', ARGV[6], 'Executing node', '0')
 redis.call('SADD', P .. 'worker_tasks:' .. ARGV[6], tid)
+redis.call('EXPIRE', P .. 'worker_tasks:' .. ARGV[6], WEEK)
 tell('node_running', c, id, 'running')
 return { c.version, redis.call('HGETALL', c.key .. ':in:' .. id) }

@@ -112,7 +112,7 @@ function ordered(group, layerOf, after, before) {
   return filled;
 }
 
-const short = (text) => (text.length > 20 ? `${text.slice(0, 19)}…` : text);
+const short = (text) => (text.length > 19 ? `${text.slice(0, 18)}…` : text);
 
 /** Draws into `svg`; `choose({node})` or `choose({source, target})` is called when something is chosen. */
 export function drawGraph(svg, nodes, edges, choose) {

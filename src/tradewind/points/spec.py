@@ -1,0 +1,78 @@
+"""Channels and points as data: what their YAML and CSV files mean once they are read. Frozen, no behaviour."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """The seed's four kinds of point, as they stand in keys."""
+
+    MEASUREMENT = "m"
+    SIGNAL = "s"
+    CONTROL = "c"
+    ADJUSTMENT = "a"
+
+
+class Quality(StrEnum):
+    GOOD = "good"
+    UNCERTAIN = "uncertain"
+    BAD = "bad"
+
+
+class PointSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Engineering value = raw × scale + offset; `reverse` flips s and c. `deadband`: smaller changes (engineering units)
+    are not written. `min`, `max`, `step`: bounds of what may be written to c and a, of what is plausible for m.
+    `max_age_s`: an older value is stale. `mapping`: the row of the protocol's mapping table."""
+
+    kind: Kind
+    id: str
+    name: str = ""
+    unit: str = ""
+    description: str = ""
+    data_type: str = "float32"
+    scale: float = 1.0
+    offset: float = 0.0
+    reverse: bool = False
+    deadband: float = 0.0
+    min: float | None = None
+    max: float | None = None
+    step: float = 0.0
+    max_age_s: float | None = None
+    normal_state: int = 0
+    control_type: str = "latched"
+    on_value: float = 1
+    off_value: float = 0
+    pulse_ms: int = 0
+    interlock: str = ""
+    select_first: bool = False
+    read_back: str = ""
+    tolerance: float = 0.0
+    mapping: dict[str, Any] = {}
+
+
+class ChannelSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One connection to one device. Times in milliseconds. `parameters` belong to the protocol."""
+
+    id: str
+    name: str = ""
+    protocol: str = "virtual"
+    description: str = ""
+    enabled: bool = True
+    poll_interval_ms: int = 1000
+    timeout_ms: int = 3000
+    parameters: dict[str, Any] = {}
+    points: tuple[PointSpec, ...] = ()
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a driver got for a point: the raw value as the device has it. ts_ms 0: now."""
+
+    kind: Kind
+    id: str
+    raw: float
+    ts_ms: int = 0
+    quality: Quality = Quality.GOOD
