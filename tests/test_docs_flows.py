@@ -1,4 +1,4 @@
-"""docs/flows.md and the flows of the READMEs are so: files, commands and programs run in their order on a real station."""
+"""docs/flows.md and the flows of the READMEs are so: files, commands and programs, in order, on a real station."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 
 
-def blocks(page: str) -> list[tuple[str, str]]:
-    return _FENCE.findall((ROOT / page).read_text(encoding="utf-8"))
+def blocks(page: str, section: str = "") -> list[tuple[str, str]]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return _FENCE.findall(text.partition(f"\n## {section}\n")[2].partition("\n## ")[0] if section else text)
 
 
 def steps(text: str) -> Iterator[tuple[str, int, list[str]]]:
@@ -45,6 +46,14 @@ def first_missing(shown: list[str], out: str) -> str | None:
     return None
 
 
+def write_file(folder: Path, text: str) -> bool:
+    """A block whose first line is a comment with a file's name is that file."""
+    name = re.match(r"# ([\w-]+\.\w+)\n", text)
+    if name:
+        (folder / name[1]).write_text(text, encoding="utf-8")
+    return name is not None
+
+
 class Reader:
     """Does what a page says, on a station of its own."""
 
@@ -60,9 +69,9 @@ class Reader:
         return text.replace("redis://127.0.0.1:6379", f"unix://{socket_of(self.station.data)}")
 
     def do(self, kind: str, text: str) -> None:
-        if kind in ("yaml", "json") and (name := re.match(r"# ([\w-]+\.\w+)\n", text)):
-            (self.station.folder / name[1]).write_text(text)
-        elif kind == "python" and self.there(text) != text:
+        if write_file(self.station.folder, text):
+            return
+        if kind == "python" and self.there(text) != text:
             exec(compile(self.there(text), "a page", "exec"), {"__name__": "page"})
         elif kind == "console":
             for command, code, shown in steps(text):
@@ -81,7 +90,7 @@ class Reader:
         assert missing is None, f"$ {command}\nis not shown: {missing}\n{out}"
 
     def run(self, command: str) -> tuple[int, str]:
-        words = shlex.split(self.there(command))
+        words = shlex.split(self.there(command), comments=True)
         if words[0] != "tradewind":
             done = subprocess.run(words, capture_output=True, text=True, timeout=60, env=clean_env())
             return done.returncode, done.stdout + done.stderr
@@ -94,15 +103,27 @@ class Reader:
         return got, out.getvalue()
 
 
-@pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def test_the_guide_to_flows_is_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     with station_process(tmp_path) as station:
-        yield Reader(station, monkeypatch)
-
-
-def test_the_guide_to_flows_is_so(reader: Reader, capsys: pytest.CaptureFixture[str]) -> None:
-    for kind, text in blocks("docs/flows.md"):
-        reader.do(kind, text)
+        reader = Reader(station, monkeypatch)
+        for kind, text in blocks("docs/flows.md"):
+            reader.do(kind, text)
     said = capsys.readouterr().out
     assert "2 nodes completed" in said
     assert said.rstrip().endswith("completed")
+
+
+@pytest.mark.parametrize(("page", "section"), [("README.md", "Flows"), ("README.zh-CN.md", "流程")])
+def test_the_flow_of_the_readme_runs(page: str, section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = blocks(page, section)
+    for _, text in shown:
+        write_file(tmp_path, text)
+    flags = ["--import", "desk"] if (tmp_path / "desk.py").exists() else []
+    with station_process(tmp_path, *flags) as station:
+        reader = Reader(station, monkeypatch)
+        for kind, text in shown:
+            if kind == "console":
+                reader.do(kind, text)
+    assert [kind for kind, _ in shown].count("console") == 1

@@ -167,7 +167,7 @@ async def flow_site(
     make_site: Callable[..., Site], redis_url: str, broker_url: str = "", schedulers: str = "a", **settings: Any
 ) -> AsyncIterator[tuple[FlowProbe, dict[str, RoleProcess]]]:
     """The probe, and the processes by name: schedulers a …, workers w1 and w2. Ready when it is given out."""
-    how = {"signals_transport": "amqp", "amqp_url": broker_url} if broker_url else {}
+    how: dict[str, Any] = {"signals_transport": "amqp", "amqp_url": broker_url} if broker_url else {}
     how |= {"imports": "flow_fault_nodes", "worker_concurrency": 10, **LEASES, **settings}
     site = make_site(redis_url, **how)
     roles = {name: site.start("scheduler", scheduler_id=name) for name in schedulers}

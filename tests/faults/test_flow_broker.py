@@ -1,11 +1,11 @@
-"""Flows over RabbitMQ: a foreign program takes part, a full queue hangs nothing, and a thousand cycles leave no queue."""
+"""Flows over RabbitMQ: a foreign program takes part, a full queue hangs nothing, a thousand cycles leave no queue."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import pwd
 import os
+import pwd
 import subprocess
 import sys
 import time

@@ -47,7 +47,8 @@ async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> int:
 
 
 def _role(there: FlowProbe, pid: int) -> RoleProcess:
-    return [process for process in there.site.processes if process.pid == pid][0]
+    (found,) = (process for process in there.site.processes if process.pid == pid)
+    return found
 
 
 async def _says(role: RoleProcess, text: str, times: int) -> bool:
@@ -69,7 +70,7 @@ async def test_a_killed_worker_loses_no_node_and_no_signal(
 ) -> None:
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True) as redis:
-        async with flow_site(make_site, redis.url, broker) as (there, roles):
+        async with flow_site(make_site, redis.url, broker) as (there, _):
 
             async def kill(pid: int) -> set[int]:
                 _role(there, pid).kill()
@@ -103,7 +104,6 @@ async def test_a_restart_of_redis_loses_no_node_and_no_signal(
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     with servers.redis_server(appendonly=True, extra=("--appendfsync", "always")) as redis:
         async with flow_site(make_site, redis.url, broker) as (there, roles):
-
             ends = iter([redis.kill, redis.stop])
 
             async def restart(_: int) -> set[int]:
@@ -120,7 +120,6 @@ async def test_a_restart_of_redis_loses_no_node_and_no_signal(
 async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., Site]) -> None:
     with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
         async with flow_site(make_site, redis.url, broker.url) as (there, roles):
-
             ends = iter([broker.kill, broker.stop])
 
             async def restart(_: int) -> set[int]:

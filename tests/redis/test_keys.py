@@ -36,14 +36,16 @@ def test_every_key_starts_with_the_prefix() -> None:
 
 def test_in_a_cluster_all_keys_share_one_slot() -> None:
     found = all_keys(Keys("plant7:", cluster=True))
-    apart = {"points", "points_ts", "points_quality", "channel_status", "channel_todo"}
-    stored = {name: key for name, key in found.items() if name not in ("events", "flow_events") and name not in apart}
+    broadcast = {"events", "flow_events", "command_events"}
+    apart = {"points", "points_ts", "points_quality", "channel_status"}
+    stored = {name: key for name, key in found.items() if name not in {*broadcast, *apart}}
     assert {found[name].partition("}")[0] for name in apart} == {"plant7:comsrv:{<channel>"}, "a slot per channel"
     for key in stored.values():
         assert key.startswith("plant7:{tw}:")
     assert {key_slot(key.encode()) for key in stored.values()} == {key_slot(b"tw")}
     assert found["events"] == "plant7:task:events", "observers need not know how the keys are spread"
     assert found["flow_events"] == "plant7:flow:events"
+    assert found["command_events"] == "plant7:cmd:events"
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,20 @@ from collections.abc import Sequence
 import structlog
 
 from tradewind.errors import TradewindError, Unavailable
-from tradewind.flows.host import Follow
+from tradewind.flows.node_start import Follow
 from tradewind.flows.plan import Plan
 from tradewind.flows.store import FlowStore
 from tradewind.ids import new_id
 from tradewind.redis.scripts import Arg
-from tradewind.signals.exchange import Exchange, Message, Unroutable
+from tradewind.signals.exchange import Exchange, Message, Refused, Unroutable
 from tradewind.signals.memory import MemoryExchange
 from tradewind.signals.routing import SignalKey, StopKey, signal_key, stop_key
 from tradewind.signals.signal import SignalType, encode, new_signal
 
 log = structlog.get_logger(__name__)
 RETRY_S = 0.5
+#: A queue at its limit has room again soon.
+REFUSED_S = 0.05
 #: Batches under way to the broker.
 AT_ONCE = 16
 
@@ -144,28 +146,39 @@ class BrokerCourier:
                 sending.add_done_callback(lambda _: slots.release())
 
     async def _send(self, batch: list[tuple[Message, SignalKey | None]]) -> None:
-        while True:
+        while batch:
             try:
-                await send(self.exchange, self.store, batch)
-                return
+                batch = await send(self.exchange, self.store, batch)
+                if batch:
+                    await asyncio.sleep(REFUSED_S)
             except Unavailable as error:
                 log.warning("signals wait for the broker", waiting=len(batch), error=error.message)
                 await asyncio.sleep(RETRY_S)
 
 
-async def send(exchange: Exchange, store: FlowStore, batch: Sequence[tuple[Message, SignalKey | None]]) -> None:
-    """Publish, then say that they are confirmed. Raises Unavailable: try again, arriving twice counts once."""
+async def send(
+    exchange: Exchange, store: FlowStore, batch: Sequence[tuple[Message, SignalKey | None]]
+) -> list[tuple[Message, SignalKey | None]]:
+    """Publish, then say that they are confirmed; those that the broker refused, to be tried again.
+
+    Raises Unavailable: try all again, arriving twice counts once.
+    """
+    refused: set[str] = set()
     try:
         await exchange.publish([message for message, _ in batch])
     except Unroutable as error:  # the queues of a cycle that has ended
         log.info("signals found no queue; their cycle has ended", signals=len(error.messages))
+    except Refused as error:
+        log.warning("signals wait for room in their queues", signals=len(error.messages))
+        refused = {message.message_id for message in error.messages}
     plane = store.plane
     by_cycle: dict[tuple[str, int], list[str]] = {}
-    for _, key in batch:
-        if key is not None:
+    for message, key in batch:
+        if key is not None and message.message_id not in refused:
             by_cycle.setdefault((key.flow, key.cycle), []).append(plain_key(key))
     for (flow_id, cycle), sent in by_cycle.items():
         args: list[Arg] = [f"{flow_id}:{cycle}", *sent]
         await plane.scripts.run(
             "signal_sent", [plane.keys.cycle_unsent(flow_id, cycle), plane.keys.flows_unsent()], args
         )
+    return [item for item in batch if item[0].message_id in refused]

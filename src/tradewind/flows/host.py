@@ -20,6 +20,7 @@ from tradewind.flows.call import Arrived, NodeCall, NodeResult, Suspend
 from tradewind.flows.node_errors import NodeStopExecutionException
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.node_run import run_node
+from tradewind.flows.node_start import Follow, NodeStarts
 from tradewind.flows.plan import Plan
 from tradewind.flows.running_node import RunningNode
 from tradewind.flows.store import FlowStore
@@ -27,27 +28,13 @@ from tradewind.redis.scripts import Arg
 from tradewind.signals.signal import Signal, encode
 from tradewind.tasks.executor import BadArguments
 from tradewind.tasks.record import Request, Status
-from tradewind.tasks.running import Abort, Running
+from tradewind.tasks.running import Running
 from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker_store import Ending, Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
 _signals = msgspec.json.Decoder(Signal)
 _STRIDE = 8
-
-
-class Follow(msgspec.Struct):
-    """What an ended attempt of a node leaves for its commit. `outputs`: handle → signal as JSON."""
-
-    flow_id: str
-    cycle: int
-    node_id: str
-    version: str = ""
-    outputs: dict[str, bytes] = {}
-    stop: tuple[str, str] | None = None
-    suspend: Suspend | None = None
-    terminated: str = ""
-    node: RunningNode | None = None
 
 
 class Courier(Protocol):
@@ -62,6 +49,7 @@ class NodeExecutor:
         self.registry = registry
         self.worker_id = worker_id
         self.running: dict[str, RunningNode] = {}
+        self._starts = NodeStarts(store, worker_id)
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tradewind-node")
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
@@ -72,7 +60,7 @@ class NodeExecutor:
         except KeyError as error:
             raise BadArguments(f"{taken.type!r} is a node type: it runs inside a flow") from error
         follow = state.follow = Follow(flow_id, cycle, node_id)
-        version, raw = taken.extra or await start_node(self.store, self.worker_id, taken.token, follow)
+        version, raw = taken.extra or await self._starts.start(taken.token, follow)
         follow.version = version
         plan = self.store.plan_at_hand(flow_id, version) or await self.store.plan(flow_id, version)
         node = plan.nodes[node_id]
@@ -102,16 +90,6 @@ class NodeExecutor:
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-async def start_node(store: FlowStore, worker_id: str, token: str, follow: Follow) -> tuple[str, list[Any]]:
-    """A node that came through the queue: its records say that it runs. Its plan's version, and its inputs."""
-    plane = store.plane
-    args: list[Arg] = [*plane.head(), worker_id, follow.flow_id, follow.cycle, follow.node_id, token]
-    reply = await plane.scripts.run("node_start", [plane.keys.cycle(follow.flow_id, follow.cycle)], args)
-    if not reply:
-        raise Abort("the node had ended, or its cycle has")
-    return reply[0].decode(), reply[1]
 
 
 def _outputs(follow: Follow, result: NodeResult) -> bytes:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tradewind.flows.host import Follow, read_inputs, start_node
+from tradewind.flows.host import read_inputs
+from tradewind.flows.node_start import Follow, NodeStarts
 from tradewind.flows.plan import PlannedNode
 from tradewind.flows.store import FlowStore
 from tradewind.signals.signal import encode, new_signal
@@ -23,7 +24,7 @@ class RemoteNodes:
         """Seed 002's body: the node with its config and edges, and what has arrived for it."""
         kwargs = request.kwargs
         follow = Follow(kwargs["flow_id"], kwargs["cycle"], kwargs["node_id"])
-        version, raw = await start_node(self.store, worker_id, taken.token, follow)
+        version, raw = await NodeStarts(self.store, worker_id).start(taken.token, follow)
         plan = await self.store.plan(follow.flow_id, version)
         node = plan.nodes[follow.node_id]
         spec = node.spec

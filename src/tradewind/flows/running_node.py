@@ -12,7 +12,7 @@ from tradewind.redis.scripts import Arg
 from tradewind.tasks.running import Running
 
 if TYPE_CHECKING:
-    from tradewind.flows.host import Follow
+    from tradewind.flows.node_start import Follow
     from tradewind.flows.store import FlowStore
 
 #: A node that says more than this between two looks (a second) loses the oldest lines, and a line says so.

@@ -279,8 +279,12 @@ class Keys:
         return f"{self._channel(channel)}:status"
 
     def channel_todo(self, channel: str) -> str:
-        """list; ids of commands for the channel, next one on the right. Until they are taken or expire. command_submit. RESOLUTIONS B-34."""
-        return f"{self._channel(channel)}:todo"
+        """list; ids of commands for the channel, next one on the right; in a cluster with the commands, as one script moves both. Until they are taken or expire. command_submit. RESOLUTIONS B-34."""
+        return f"{self.p}comsrv:{channel}:todo"
+
+    def channel_doing(self, channel: str) -> str:
+        """string; `{command id} {owner} {nonce}` of the command that the channel is carrying out. 24 h. command_take."""
+        return f"{self.p}comsrv:{channel}:doing"
 
     def channels(self) -> str:
         """hash; channel id → its definition as JSON. Until removed. ChannelStore."""
@@ -319,7 +323,7 @@ class Keys:
         return f"{self.p}models:states"
 
     def command(self, command_id: str) -> str:
-        """hash; id, model_name, field_name, value, status, created_at, updated_at, message, source; ours: address, reason, expires_ms, timeout_ms, key, result. 24 h. Command scripts. Seed 001 §4.3."""
+        """hash; id, model_name, field_name, value, status, created_at, updated_at, message, source; ours: address, reason, who, expires_ms, timeout_ms, key, result, select, owner, token, actual. 24 h. Command scripts. Seed 001 §4.3."""
         return f"{self.p}cmd:{command_id}"
 
     def command_list(self, model: str) -> str:
@@ -333,6 +337,22 @@ class Keys:
     def commands_open(self) -> str:
         """zset; ids of commands that have not ended; score = ms when they must have. Until they end. Command scripts."""
         return f"{self.p}cmd:open"
+
+    def command_token(self) -> str:
+        """string; counter of the fencing tokens of commands. No TTL. command_take."""
+        return f"{self.p}cmd:token"
+
+    def command_select(self, address: str) -> str:
+        """hash; owner and value of who has selected the point, to operate it next. As long as the selection lasts. command_select."""
+        return f"{self.p}cmd:select:{address}"
+
+    def command_effects(self) -> str:
+        """hash; id of a successful command → JSON of the value that the board must still show. Until it does. command_finish, CommandStore.settled."""
+        return f"{self.p}cmd:effects"
+
+    def command_journal(self) -> str:
+        """stream; one entry per transition of a command: id, from, to, at, address, value, source, who, reason, result, message. About the last 10,000. Command scripts."""
+        return f"{self.p}cmd:journal"
 
     # limits and figures
 
@@ -377,6 +397,10 @@ class Keys:
     def flow_events(self) -> str:
         """channel; JSON `event, flow_id, cycle, node_id, status, timestamp` for each change of a cycle or a node."""
         return f"{self.channel_prefix}flow:events"
+
+    def command_events(self) -> str:
+        """channel; JSON `event, command_id, address, status, timestamp` for each transition of a command."""
+        return f"{self.channel_prefix}cmd:events"
 
     def reply(self, client_id: str) -> str:
         """channel; id of a task that ended and that this client waits for."""

@@ -10,6 +10,7 @@ from tradewind.signals.exchange import Consumer as Consumer
 from tradewind.signals.exchange import Delivery as Delivery
 from tradewind.signals.exchange import Exchange as Exchange
 from tradewind.signals.exchange import Message as Message
+from tradewind.signals.exchange import Refused as Refused
 from tradewind.signals.exchange import Unroutable as Unroutable
 from tradewind.signals.memory import MemoryExchange as MemoryExchange
 from tradewind.signals.routing import SignalKey as SignalKey

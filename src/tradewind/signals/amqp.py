@@ -20,7 +20,7 @@ from tradewind.ids import new_id
 from tradewind.settings import mask_url
 from tradewind.signals.amqp_channels import TROUBLE
 from tradewind.signals.amqp_link import AmqpLink
-from tradewind.signals.exchange import Consumer, Delivery, Exchange, Handler, Message, Unroutable
+from tradewind.signals.exchange import Consumer, Delivery, Exchange, Handler, Message, Refused, Unroutable
 from tradewind.signals.routing import check_length, fits
 from tradewind.signals.subscription import Outcome, Redelivery, Settle, Subscription
 
@@ -96,10 +96,12 @@ class AmqpExchange(Exchange):
         async with self._translated():
             link = await self._live(self._confirm_s)
             try:
-                lost = await link.publish(messages, self._confirm_s)
+                lost, refused = await link.publish(messages, self._confirm_s)
             except (TypeError, ValueError) as error:
                 hint = "headers are text, numbers, booleans, lists and dicts of them"
                 raise Invalid(f"a message cannot be carried: {error}", code="bad_message", hint=hint) from error
+        if refused:
+            raise Refused([*lost, *refused])
         if lost:
             raise Unroutable(lost)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import aio_pika
 from aio_pika.abc import AbstractConnection
-from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, PublishError
+from aio_pika.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed, DeliveryError, PublishError
 
 from tradewind.errors import Conflict, NotFound
 from tradewind.ids import new_id
@@ -89,25 +89,30 @@ class AmqpLink:
         self.lost.set()
         await asyncio.gather(close(self._speaking, self._answer_s), close(self._listening, self._answer_s))
 
-    async def publish(self, messages: Sequence[Message], confirm_s: float) -> list[Message]:
-        """Publish and wait for all confirms, `confirm_s` for each 250; which messages found no queue.
+    async def publish(self, messages: Sequence[Message], confirm_s: float) -> tuple[list[Message], list[Message]]:
+        """Publish and wait for all confirms, `confirm_s` for each 250; which found no queue, and which were refused.
 
         Raises one of TROUBLE; TypeError, ValueError for a message that cannot be put into frames.
         """
         if len(messages) == 1:
             async with asyncio.timeout(confirm_s):
-                return [] if await answered(self._publish_one(messages[0])) else [messages[0]]
-        lost = []
+                try:
+                    return ([] if await answered(self._publish_one(messages[0])) else [messages[0]]), []
+                except DeliveryError:
+                    return [], [messages[0]]
+        lost, refused = [], []
         for part in (messages[start : start + _AT_ONCE] for start in range(0, len(messages), _AT_ONCE)):
             async with asyncio.timeout(confirm_s):
                 calls = (answered(self._publish_one(message)) for message in part)
                 results = await asyncio.gather(*calls, return_exceptions=True)
             for message, result in zip(part, results, strict=True):
-                if isinstance(result, BaseException):
+                if isinstance(result, DeliveryError):
+                    refused.append(message)
+                elif isinstance(result, BaseException):
                     raise result
-                if not result:
+                elif not result:
                     lost.append(message)
-        return lost
+        return lost, refused
 
     async def _publish_one(self, message: Message) -> bool:
         # The client finds a returned message by its id: no two on their way may share one.

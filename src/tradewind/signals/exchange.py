@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 
 import msgspec
 
-from tradewind.errors import Conflict
+from tradewind.errors import Conflict, Unavailable
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +50,17 @@ class Unroutable(Conflict):
         more = f" and {len(self.messages) - 5} more" if len(self.messages) > 5 else ""
         hint = "declare the queue and its binding before publishing; the cycle may have ended"
         super().__init__(f"no queue is bound for {keys}{more}", hint=hint)
+
+
+class Refused(Unavailable):
+    """The broker did not take some messages: a queue is at its limit. `messages` are these; all others arrived."""
+
+    code = "refused"
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = tuple(messages)
+        text = f"the broker did not take {len(self.messages)} messages, such as {messages[0].routing_key}"
+        super().__init__(text, hint="publish them again; see the policies of the broker")
 
 
 class Consumer(ABC):
@@ -114,9 +125,10 @@ class Exchange(ABC):
     async def publish(self, messages: Sequence[Message]) -> None:
         """Publish in this order; returns when every message is safe in all its queues.
 
-        Raises Unroutable for mandatory messages without a queue, after the others arrived; Unavailable when it is not
-        known whether all arrived (publish again: arriving twice is the receiver's to bear); Overloaded when a queue is
-        full and nothing was published; Invalid for a message that cannot be carried.
+        Raises Unroutable for mandatory messages without a queue, after the others arrived; Refused when the broker did
+        not take some (these, and those without a queue, are in it); Unavailable when it is not known whether all
+        arrived (publish again: arriving twice is the receiver's to bear); Overloaded when a queue is full and nothing
+        was published; Invalid for a message that cannot be carried.
         """
 
     @abstractmethod

@@ -5,7 +5,7 @@ const WORDS = {
     skip: "Skip to content", apiLink: "API", metrics: "Metrics", healthLink: "Health",
     health: "Health", queues: "Queues", throughput: "Throughput", workers: "Workers", tasks: "Recent tasks",
     ok: "ok", degraded: "degraded", down: "down", unknown: "unknown",
-    redis: "Redis", scheduler: "Scheduler", worker: "Worker", sql: "SQL", api: "API",
+    redis: "Redis", scheduler: "Scheduler", worker: "Worker", sql: "SQL", api: "API", broker: "RabbitMQ",
     high: "high", normal: "normal", delayed: "delayed", dead: "dead", paused: "paused",
     perSecond: "finished / s", peak: "peak", lastMinutes: "last 2 minutes",
     id: "ID", name: "Name", status: "Status", load: "Load", running: "Running", queued: "Queued", types: "Types",

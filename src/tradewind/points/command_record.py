@@ -1,0 +1,175 @@
+"""Commands as data: what somebody asks for, the record in `cmd:{id}`, how an execution ends. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from tradewind import codec
+from tradewind.errors import Conflict, NotFound
+from tradewind.points.address import Address
+from tradewind.points.spec import Kind
+
+
+class CommandStatus(StrEnum):
+    """The seed's six states: pending → executing → success, failed or timeout; pending → cancelled or timeout."""
+
+    PENDING = "pending"
+    EXECUTING = "executing"
+    SUCCESS = "success"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (CommandStatus.PENDING, CommandStatus.EXECUTING)
+
+
+class Result(StrEnum):
+    """Why a command stands where it stands, for machines; `message` says it to people."""
+
+    NONE = ""
+    DONE = "done"
+    VERIFIED = "verified"
+    REFUSED = "refused"
+    INTERLOCKED = "interlocked"
+    DIFFERS = "differs"
+    UNVERIFIED = "unverified"
+    UNKNOWN = "unknown"
+    LOST = "lost"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class CommandNotFound(NotFound):
+    def __init__(self, command_id: str) -> None:
+        super().__init__(
+            f"there is no command {command_id!r}", code="command_not_found", hint="commands are kept for 24 hours"
+        )
+        self.command_id = command_id
+
+
+class CommandConflict(Conflict):
+    """The command is not in a state that allows this."""
+
+    def __init__(self, command_id: str, status: str, what: str) -> None:
+        super().__init__(
+            f"command {command_id!r} is {status} and cannot be {what}",
+            code="command_state",
+            hint="only pending commands can be cancelled; send another command to undo one",
+        )
+        self.command_id = command_id
+
+
+class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody wants: a point (`address`) or a model's control (`model`, `field`), never both.
+
+    `source` is the program or room it comes from, `who` the person or token. Seconds; None: the settings decide.
+    `expiry_s` is how long it may wait, `timeout_s` how long its execution may take.
+    """
+
+    address: str = ""
+    model: str = ""
+    field: str = ""
+    value: float
+    reason: str = ""
+    source: str = "api_request"
+    who: str = ""
+    timeout_s: float | None = None
+    expiry_s: float | None = None
+    idempotency_key: str = ""
+
+    def sha(self) -> str:
+        return hashlib.sha1(codec.encode(msgspec.structs.replace(self, idempotency_key=""))).hexdigest()
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """The record. Times in milliseconds. `address` is the point of the device, also for a model's control."""
+
+    id: str
+    model_name: str
+    field_name: str
+    value: str
+    status: CommandStatus
+    created_at: int
+    updated_at: int
+    message: str = ""
+    source: str = ""
+    address: str
+    reason: str = ""
+    who: str = ""
+    expires_ms: int = 0
+    timeout_ms: int = 0
+    key: str = ""
+    result: Result = Result.NONE
+    select: bool = False
+    owner: str = ""
+    token: int = 0
+    actual: float | None = None
+
+    @property
+    def point(self) -> Address:
+        return Address.parse(self.address)
+
+    @property
+    def number(self) -> float:
+        return float(self.value)
+
+    @property
+    def is_of_model(self) -> bool:
+        address = self.point
+        return (self.model_name, self.field_name) != names_of(address)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How an execution ended. `actual` is what the read-back showed; `settles_at` what the point stands at now, if
+    that is not the value of the command (a pulse is over)."""
+
+    status: CommandStatus
+    result: Result
+    message: str = ""
+    actual: float | None = None
+    settles_at: float | None = None
+
+
+def new_command_id() -> str:
+    return f"cmd_{uuid.uuid4()}"
+
+
+def names_of(address: Address) -> tuple[str, str]:
+    """Model and field name of a command to a bare point: `channel_1001`, `a_40001`."""
+    return f"channel_{address.entity}", f"{address.kind}_{address.field}"
+
+
+def value_text(kind: str, value: float) -> str:
+    """`0` or `1` for controls, the shortest decimal for adjustments (`1600.0`)."""
+    return str(int(value)) if kind == Kind.CONTROL else repr(float(value))
+
+
+def fields_of(command: Mapping[str, Any]) -> list[str]:
+    """Names and values, flat, as HSET takes them: null is an empty field."""
+    flat: list[str] = []
+    for name, value in command.items():
+        flat += (name, "" if value is None else str(value))
+    return flat
+
+
+def from_redis(flat: list[bytes]) -> Command | None:
+    """The command of a reply of HGETALL; None for one that is not there, or not whole."""
+    raw = {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
+    if "status" not in raw or "address" not in raw:
+        return None
+    known: dict[str, Any] = {name: raw.get(name, "") for name in Command.__struct_fields__}
+    for name in ("created_at", "updated_at", "expires_ms", "timeout_ms", "token"):
+        known[name] = int(known[name] or 0)
+    known["status"] = CommandStatus(known["status"])
+    known["result"] = Result(known["result"])
+    known["select"] = known["select"] == "1"
+    known["actual"] = float(known["actual"]) if known["actual"] else None
+    return Command(**known)
