@@ -297,10 +297,12 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         yield Station(settings, roles, link, facts, sql, exchange)
 
 
-async def _open_exchange(settings: Settings) -> Exchange | None:
-    """The broker, waited for as Redis is; None when signals stay local. Raises Invalid, Unavailable."""
+async def _open_exchange(settings: Settings) -> Exchange:
+    """The broker, waited for as Redis is; one for observers when signals stay local. Raises Invalid, Unavailable."""
     if settings.signals.transport != "amqp":
-        return None
+        local = MemoryExchange()
+        await local.open()
+        return local
     if not settings.amqp.url:
         raise Invalid(
             "signals.transport is amqp but amqp.url is empty", hint="set amqp.url, or signals.transport = local"

@@ -1,8 +1,8 @@
 """A small HTTP service that runs nodes as seed 002 describes its workers. Run as a process of its own.
 
 Arguments: the path that it serves (`/execute` or `/nodes/execute`), and where to write what it was asked, a line of
-JSON a call. Says its port. The node's config tells it how to answer: `answers`, a list of status codes, one a call, the last
-one again and again; `hang`: seconds before it answers.
+JSON a call. Says its port. The node's config tells it how to answer: `answers`, a list of status codes, one a call, the
+last one again and again; `hang`: seconds before it answers.
 """
 
 from __future__ import annotations

@@ -23,16 +23,19 @@ async def _finished_ms(there: FlowProbe, flow_id: str, cycle: int) -> dict[str, 
 
 async def _all_skipped_at_once(there: FlowProbe) -> None:
     nodes: dict[str, Any] = {f"n{i}": {0: "f_step", 3: "f_fail"}.get(i, "f_next") for i in range(200)}
-    nodes |= {"other": ("f_step", {"ms": 300}), "last": "f_next"}
+    nodes |= {"other": ("f_step", {"ms": 500}), "last": "f_next"}
+    # Both wait for more than the failed one: for a slow node, and for somebody outside.
+    nodes |= {"slow": ("f_step", {"ms": 500}), "both": "f_two", "asks": ("f_two", {}, {"external": ["y"]})}
     edges = [f"n{i}.out>n{i + 1}.x" for i in range(199)] + ["other.out>last.x"]
+    edges += ["n3.out>both.x", "slow.out>both.y", "n3.out>asks.x"]
     flow_id = await there.register(nodes, *edges)
     ended = await there.end(flow_id, await there.run(flow_id))
     assert ended.status == "failed"
-    assert Counter(ended.states.values()) == {"completed": 5, "failed": 1, "skipped": 196}
+    assert Counter(ended.states.values()) == {"completed": 6, "failed": 1, "skipped": 198}
     assert (ended.states["n3"], ended.states["last"]) == ("failed", "completed")
     assert "n3" in ended.view["nodes"]["n199"]["error_message"]
     at = await _finished_ms(there, flow_id, ended.cycle)
-    took = max(at[f"n{i}"] for i in range(4, 200)) - at["n3"]
+    took = max(at[name] for name, state in ended.states.items() if state == "skipped") - at["n3"]
     assert 0 <= took <= SKIP_MS, f"the last descendant ended {took} ms after the failure"
     await there.no_queues(flow_id, ended.cycle, list(nodes))
 

@@ -35,7 +35,7 @@ class Host:
     def progress(self, value: Any, message: str = "") -> None:
         self.reports.append(value)
 
-    async def start_cycle(self, flow_id: str, signals: dict[str, Any]) -> int:
+    async def start_cycle(self, flow_id: str, signals: dict[str, Any], key: str = "") -> int:
         if flow_id not in self.flows:
             raise NotFound(f"there is no flow {flow_id!r}")
         self.started.append((flow_id, signals))

@@ -156,18 +156,24 @@ def test_a_failure_is_shown_where_it_happened_and_nothing_is_read_as_html(statio
 
 def test_states_of_a_flow_are_changed_by_its_buttons(station: StationProcess, page: Page) -> None:
     row = "#flows tbody tr:nth-child(4)"
+
+    def is_now(status: str) -> None:
+        page.wait_until(f"document.querySelector('{row} .status').textContent === '{status}'")
+
     press(page, row, "Start")
-    page.wait_until(f"document.querySelector('{row} .status').textContent === 'running'")
+    is_now("running")
     page.wait_until(f"/every 1h.*in (59 m|1 h)/s.test(document.querySelector('{row}').innerText)")
     press(page, row, "Pause")
+    is_now("paused")
     press(page, row, "Resume")
+    is_now("running")
     press(page, row, "Stop")
     assert page.evaluate("document.activeElement.textContent") == "Cancel"
     press(page, "dialog", "Cancel")
     assert ask(station, "GET", "flows/wait")["status"] == "running"
     press(page, row, "Stop")
     press(page, "dialog", "Stop")
-    page.wait_until(f"document.querySelector('{row} .status').textContent === 'stopped'")
+    is_now("stopped")
 
 
 def test_a_signal_from_outside_is_given_and_a_bad_one_is_refused(station: StationProcess, page: Page) -> None:
@@ -199,6 +205,37 @@ def test_the_graph_is_walked_with_the_arrow_keys(station: StationProcess, page: 
         assert page.evaluate("document.activeElement.dataset.node") == node
     page.evaluate("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}))")
     page.wait_until("location.hash.includes('node=boss')")
+
+
+def test_the_layout_goes_from_left_to_right_and_nothing_lies_upon_another(page: Page) -> None:
+    graph = """import('./static/graph.js').then(({ layout }) => {
+        const ids = Array.from({ length: 200 }, (_, i) => `n${i}`);
+        const pairs = ids.flatMap((id, i) => [7, 11].filter((d) => i % 5 && i + d < 200)
+            .map((d) => ({ source: id, target: `n${i + d}` })));
+        const { places, width, height } = layout(ids, pairs);
+        const spots = [...places.values()];
+        return {
+            apart: new Set(spots.map(({ x, y }) => `${x},${y}`)).size,
+            forward: pairs.every(({ source, target }) => places.get(source).x + 156 < places.get(target).x),
+            inside: spots.every(({ x, y }) => x >= 0 && y >= 0 && x + 156 <= width && y + 40 <= height),
+            loops: layout(['a', 'b'], [{ source: 'a', target: 'b' }, { source: 'b', target: 'a' }]).places.size,
+        };
+    })"""
+    assert page.evaluate(graph) == {"apart": 200, "forward": True, "inside": True, "loops": 2}
+
+
+def test_a_flow_registered_again_is_drawn_as_it_runs_now(station: StationProcess, page: Page) -> None:
+    one = [{"id": "old", "type": "constant", "config": {"value": 1}}]
+    ask(station, "POST", "flows", flow("changing", one, [], interval="1h"))
+    ask(station, "POST", "flows/changing/cycles?wait=10", {})
+    look(page, flow="changing")
+    wait_for_states(page, {"old": "completed"})
+    ask(station, "POST", "flows", flow("changing", [{**one[0], "id": "new"}], [], interval="1h"))
+    ask(station, "POST", "flows/changing/cycles?wait=10", {})
+    wait_for_states(page, {"new": "completed"})
+    look(page, flow="changing", cycle=0)
+    wait_for_states(page, {"new": "none", "old": "completed"})
+    ask(station, "DELETE", "flows/changing")
 
 
 def test_a_flow_too_big_to_draw_is_a_table(station: StationProcess, page: Page) -> None:

@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 RESEND_MS = 2000
 LOOK_S = 1.0
 BATCH = 200
+#: So many queues are declared or deleted at a time; a cycle waits for no more than those before it.
+DECLARE = 200
 
 
 class BrokerKeeper:
@@ -62,18 +64,33 @@ class BrokerKeeper:
             if not held:
                 return
             workers = await self._workers()
-            for name in held:
-                flow_id, _, number = name.rpartition(":")
-                cycle = int(number)
-                plan = await self._plan(flow_id, cycle)
-                if plan is not None:
-                    with translated():
-                        await client.hset(keys.flows_queues(), name, " ".join(plan.nodes))
-                    await self.exchange.declare_many(queues_of(plan, cycle))
-                    if workers:
-                        await self._host(name, random.choice(workers))
-                args: list[Arg] = [*self.plane.head(), flow_id, cycle, self.plane.outbox_max]
-                await self.plane.scripts.run("cycle_release", [keys.flows_held()], args)
+            while held:
+                some: list[str] = []
+                nodes: dict[str, str] = {}
+                queues: dict[str, list[str]] = {}
+                while held and len(queues) < DECLARE:
+                    some.append(name := held.pop(0))
+                    flow_id, _, cycle = name.rpartition(":")
+                    plan = await self._plan(flow_id, int(cycle))
+                    if plan is not None:
+                        nodes[name] = " ".join(plan.nodes)
+                        queues |= queues_of(plan, int(cycle))
+                await self._let_go(some, nodes, queues, workers)
+
+    async def _let_go(
+        self, names: list[str], nodes: dict[str, str], queues: dict[str, list[str]], workers: list[str]
+    ) -> None:
+        keys = self.plane.keys
+        if nodes:
+            with translated():
+                await self.plane.tasks.redis.hset(keys.flows_queues(), mapping=nodes)
+            await self.exchange.declare_many(queues)
+            if workers:
+                await self._host({name: random.choice(workers) for name in nodes})
+        for name in names:
+            flow_id, _, cycle = name.rpartition(":")
+            args: list[Arg] = [*self.plane.head(), flow_id, cycle, self.plane.outbox_max]
+            await self.plane.scripts.run("cycle_release", [keys.flows_held()], args)
 
     async def clean(self) -> None:
         """Delete the queues of cycles that have ended."""
@@ -85,17 +102,21 @@ class BrokerKeeper:
                 flow_id, _, cycle = name.rpartition(":")
                 pipe.sismember(keys.flow_running(flow_id), cycle)
             running = await pipe.execute() if declared else []
-        for (name, nodes), is_running in zip(declared.items(), running, strict=True):
-            if is_running:
-                continue
-            flow_id, _, cycle = name.rpartition(":")
-            await self.exchange.delete_queues(queue_name(flow_id, int(cycle), node) for node in nodes.split())
-            with translated():
-                pipe = client.pipeline(transaction=True)
-                pipe.hdel(keys.flows_queues(), name)
-                pipe.hdel(keys.flows_hosts(), name)
-                pipe.zrem(keys.flows_unsent(), name)
+        ended = [name for name, is_running in zip(declared, running, strict=True) if not is_running]
+        while ended:
+            some: list[str] = []
+            queues: list[str] = []
+            pipe = client.pipeline(transaction=True)
+            while ended and len(queues) < DECLARE:
+                some.append(name := ended.pop(0))
+                flow_id, _, cycle = name.rpartition(":")
+                queues += [queue_name(flow_id, int(cycle), node) for node in declared[name].split()]
                 pipe.delete(keys.cycle_unsent(flow_id, int(cycle)))
+            pipe.hdel(keys.flows_queues(), *some)
+            pipe.hdel(keys.flows_hosts(), *some)
+            pipe.zrem(keys.flows_unsent(), *some)
+            await self.exchange.delete_queues(queues)
+            with translated():
                 await pipe.execute()
 
     async def rehost(self) -> None:
@@ -107,9 +128,9 @@ class BrokerKeeper:
         workers = await self._workers()
         if not workers:
             return
-        for name in {name.decode() for name in declared}:
-            if hosts.get(name) not in workers:
-                await self._host(name, random.choice(workers))
+        lost = [name for name in (raw.decode() for raw in declared) if hosts.get(name) not in workers]
+        if lost:
+            await self._host({name: random.choice(workers) for name in lost})
 
     async def resend(self) -> None:
         """Publish what a worker committed but did not see confirmed."""
@@ -134,11 +155,13 @@ class BrokerKeeper:
             log.warning("signals are sent again", flow=flow_id, cycle=cycle, signals=len(batch))
             await send(self.exchange, self.store, batch)
 
-    async def _host(self, name: str, worker: str) -> None:
+    async def _host(self, hosts: dict[str, str]) -> None:
+        """Cycle → the worker that shall consume its queues."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         with translated():
-            await client.hset(keys.flows_hosts(), name, worker)
-            await client.publish(keys.control(worker), f"host:{name}")
+            await client.hset(keys.flows_hosts(), mapping=hosts)
+            for worker in set(hosts.values()):
+                await client.publish(keys.control(worker), "host:")
 
     async def _workers(self) -> list[str]:
         """Live workers of this product (HTTP services cannot consume)."""

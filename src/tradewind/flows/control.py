@@ -189,7 +189,7 @@ class FlowControl:
                 signals[str(spec["to"])] = payload
         if not signals and payload is not None:
             for name, node in plan.nodes.items():
-                signals |= {f"{name}.{handle}": payload for handle in (*node.external, *node.listens)}
+                signals |= {f"{name}.{handle}": payload for handle in node.external}
         return await self.run(flow_id, RunRequest(signals), trigger=trigger)
 
     async def cycles(

@@ -20,7 +20,7 @@ from tradewind.flows.memory_outcome import FlowOutcome, LogLine, NodeRun, Virtua
 from tradewind.flows.node_base import Node
 from tradewind.flows.node_errors import NodeStopExecutionException
 from tradewind.flows.node_run import run_node
-from tradewind.flows.spec import Edge, FlowSpec, NodeSpec
+from tradewind.flows.spec import Edge, FlowSpec, NodeSpec, TriggerRule
 from tradewind.flows.trigger import decide
 from tradewind.signals.signal import Signal, new_signal
 from tradewind.tasks.running import Abort, Retry
@@ -262,8 +262,15 @@ class MemoryCycle:
             stone = "" if signal is not None else tombstone
             self._arrived[edge.target].append(Arrived(node_id, edge.source_handle, edge.target_handle, signal, stone))
             self._open[edge.target] -= 1
-            if self._open[edge.target] == 0:
+            if self._open[edge.target] == 0 or (stone == "failed" and self._is_needed(edge)):
                 heapq.heappush(self._ready, (self._place[edge.target], edge.target))
+
+    def _is_needed(self, edge: Edge) -> bool:
+        """Whether the target cannot run without a value over it, whatever else comes."""
+        node = self._specs[edge.target]
+        handles = self.family.classes[node.type].describe().inputs
+        is_optional = any(h.name == edge.target_handle and not h.required for h in handles)
+        return not is_optional and node.trigger_rule in (TriggerRule.ALL_SUCCESS, TriggerRule.NONE_FAILED)
 
     def _halt(self, node_id: str, is_all: bool, status: str, error: str) -> None:
         """What is left of the node's component, or of the flow, does not run."""

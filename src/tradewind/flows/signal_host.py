@@ -24,6 +24,8 @@ from tradewind.tasks.worker_store import Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
+#: Cycles, and queues of each, that are taken up side by side.
+AT_ONCE = 50
 
 
 class SignalHost:
@@ -71,8 +73,12 @@ class SignalHost:
         ended = {name for name, consumers in self._hosted.items() if any(c.is_ended for c in consumers)}
         for name in (set(self._hosted) - mine) | ended:  # ended: a new flow may have the name of a deleted one
             await self._leave(name)
-        for name in mine - set(self._hosted):
-            await self._host(name)
+        new = sorted(mine - set(self._hosted))
+        for start in range(0, len(new), AT_ONCE):
+            results = await asyncio.gather(
+                *(self._host(name) for name in new[start : start + AT_ONCE]), return_exceptions=True
+            )
+            _raise_first(results)
 
     async def _host(self, name: str) -> None:
         flow_id, _, number = name.rpartition(":")
@@ -96,11 +102,16 @@ class SignalHost:
                 consumer = await self.exchange.consume(queue_name(flow_id, cycle, node), handle, prefetch)
             except NotFound:  # the cycle has ended meanwhile
                 return
-            self._hosted.setdefault(name, []).append(consumer)
+            self._hosted[name].append(consumer)
 
         nodes = list(plan.nodes)
-        for start in range(0, len(nodes), 50):
-            await asyncio.gather(*(consume(node) for node in nodes[start : start + 50]))
+        try:
+            for start in range(0, len(nodes), AT_ONCE):
+                calls = (consume(node) for node in nodes[start : start + AT_ONCE])
+                _raise_first(await asyncio.gather(*calls, return_exceptions=True))
+        except BaseException:
+            await self._leave(name)  # half a cycle is none: all of it is tried again
+            raise
 
     async def _leave(self, name: str) -> None:
         for consumer in self._hosted.pop(name, []):
@@ -177,3 +188,9 @@ class SignalHost:
             await self.store.stop(plan.spec.id, cycle, "signal", which, reason)
         except NotFound:
             pass
+
+
+def _raise_first(results: list[Any]) -> None:
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

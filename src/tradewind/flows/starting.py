@@ -113,24 +113,29 @@ def _chosen(plan: Plan, request: RunRequest) -> list[str] | None:
 async def _stored(
     store: FlowStore, plan: Plan, flow_id: str, request: RunRequest, only: Sequence[str] | None
 ) -> list[Given]:
-    """What the chosen nodes get over edges from left-out ones: as in the named cycle, or the last one; else nothing."""
+    """What the chosen nodes get over edges from left-out ones: as in the named cycle, else as last kept; else nothing."""
     if only is None:
         return []
     chosen = set(only)
     wanted = [(plan.nodes[name], edge) for name in only for edge in _from_outside(plan.nodes[name], chosen)]
-    if not wanted:
-        return []
-    cycle = request.from_cycle
-    if cycle is None:
-        cycle = int((await store.read(flow_id)).get("last_cycle", -1))
-    elif not cycle >= 0:
-        raise unknown_cycle(flow_id, cycle)
+    keys, client, cycle = store.plane.keys, store.plane.tasks.redis, request.from_cycle
     with translated():
-        pipe = store.plane.tasks.redis.pipeline(transaction=False)
-        for node, edge in wanted:
-            pipe.hget(store.plane.keys.cycle_inputs(flow_id, cycle, node.id), edge)
+        if cycle is None:
+            cycles = [int(n) for n in await client.zrange(keys.flow_cycles(flow_id), 0, -1, desc=True)]
+        elif cycle >= 0 and await client.exists(keys.cycle(flow_id, cycle)):
+            cycles = [cycle]
+        else:
+            raise unknown_cycle(flow_id, cycle)
+        pipe = client.pipeline(transaction=False)
+        for cycle in cycles:
+            for node, edge in wanted:
+                pipe.hget(keys.cycle_inputs(flow_id, cycle, node.id), edge)
         bodies = await pipe.execute()
-    return [Given(node.id, edge, body or b"!skipped") for (node, edge), body in zip(wanted, bodies, strict=True)]
+    found = []
+    for i, (node, edge) in enumerate(wanted):
+        body = next((b for b in bodies[i :: len(wanted)] if b is not None), b"!skipped")
+        found.append(Given(node.id, edge, body))
+    return found
 
 
 def _from_outside(node: PlannedNode, chosen: set[str]) -> list[str]:

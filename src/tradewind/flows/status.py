@@ -192,6 +192,8 @@ def _reason(state: dict[str, Any], missing: list[dict[str, Any]]) -> str:
         return f"it runs on {state['worker_id']}"
     if state["status"] not in ("pending", "awaiting_input"):
         return f"it has ended: {state['status']}" + (f" ({state['message']})" if state["message"] else "")
+    if state["status"] == "awaiting_input" and not missing:
+        return str(state["message"])
     if not missing:
         return f"its inputs are there; its task is {state['message'] or 'about to start'}"
     named = [m["from"] or f"a signal from outside on {m['input']}" for m in missing[:5]]

@@ -123,8 +123,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_model(self) -> bool:
-        address = self.point
-        return (self.model_name, self.field_name) != names_of(address)
+        return (self.model_name, self.field_name) != names_of(self.point)
 
 
 class Outcome(msgspec.Struct, frozen=True):

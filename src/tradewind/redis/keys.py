@@ -274,6 +274,10 @@ class Keys:
         """hash; point id → `uncertain` or `bad`; points of good quality are not in it. With the values. board_write."""
         return f"{self._channel(channel)}:{kind}:q"
 
+    def points_mark(self, channel: str, kind: str) -> str:
+        """string; `newest ms of any point in the hash, id of the last write`, so that a newer batch needs no look at each point. With the values. board_write."""
+        return f"{self._channel(channel)}:{kind}:mark"
+
     def channel_status(self, channel: str) -> str:
         """hash; online, since_ms, error, polls, failures, points, bytes, last_ms, owner. No TTL. Acquisition."""
         return f"{self._channel(channel)}:status"
@@ -290,6 +294,10 @@ class Keys:
         """hash; channel id → its definition as JSON. Until removed. ChannelStore."""
         return f"{self.p}points:channels"
 
+    def channel_versions(self) -> str:
+        """hash; channel id → 16 hex digits of what its definition says; n → how often any of them changed. With the channels. channel_put, channel_remove."""
+        return f"{self.p}points:channels:versions"
+
     def channel_owners(self) -> str:
         """hash; channel id → `process:ms when its lease ends` of the process that polls it. Swept with the channels. channel_claim."""
         return f"{self.p}points:owners"
@@ -298,17 +306,37 @@ class Keys:
         """set; `channel:kind` of hashes that were written without a declared channel. Until the channel is removed. board_write."""
         return f"{self.p}points:pushed"
 
-    def feed(self) -> str:
-        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late. Trimmed to the slowest cursor and to `points.feed_max_bytes`. board_write."""
-        return f"{self.p}points:feed"
+    def feed(self, channel: str = "") -> str:
+        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late, o origin, p ms of each value when they differ. Trimmed to the slowest cursor and to `points.feed_max_bytes`. In a cluster one per channel, and this one for models. board_write."""
+        return f"{self._channel(channel)}:feed" if channel and self.is_cluster else f"{self.p}points:feed"
+
+    def feeds(self) -> str:
+        """set; channels that have a feed of their own, in a cluster only. Until the channel is removed. board_note."""
+        return f"{self.p}points:feeds"
 
     def feed_cursors(self) -> str:
-        """hash; consumer → id of the last feed entry whose effect it has stored. Until it is removed. FeedReader."""
+        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed. Until it is removed. FeedReader."""
         return f"{self.p}points:cursors"
+
+    def feed_missed(self) -> str:
+        """hash; consumer → how many feed entries were ever trimmed before it had read them. With the cursor. feed_trim."""
+        return f"{self.p}points:missed"
 
     def model_values(self, model: str, kind: str) -> str:
         """hash; field → value: measurement `%.6f`, control `value:ts:source`. No TTL (an option gives 7 days). board_write, control_set. Seed 001 §4.3."""
         return f"{self.p}modsrv:{model}:{kind}"
+
+    def model_ts(self, model: str, kind: str) -> str:
+        """hash; field → ms of its value. With the values. board_write."""
+        return f"{self.p}modsrv:{model}:{kind}:ts"
+
+    def model_quality(self, model: str, kind: str) -> str:
+        """hash; field → `uncertain` or `bad`; fields of good quality are not in it. With the values. board_write."""
+        return f"{self.p}modsrv:{model}:{kind}:q"
+
+    def model_mark(self, model: str, kind: str) -> str:
+        """string; as points_mark, for a model. With the values. board_write."""
+        return f"{self.p}modsrv:{model}:{kind}:mark"
 
     def models(self) -> str:
         """hash; model name → its definition as JSON. Until removed. ModelStore."""
@@ -347,7 +375,7 @@ class Keys:
         return f"{self.p}cmd:select:{address}"
 
     def command_effects(self) -> str:
-        """hash; id of a successful command → JSON of the value that the board must still show. Until it does. command_finish, CommandStore.settled."""
+        """hash; id of a successful command → `address value ms` that the board must still show. Until it does. command_finish, CommandStore.settled."""
         return f"{self.p}cmd:effects"
 
     def command_journal(self) -> str:

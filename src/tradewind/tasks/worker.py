@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,10 +19,10 @@ import structlog
 from tradewind.errors import Unavailable
 from tradewind.ids import short_random
 from tradewind.redis.connection import RETRYABLE
-from tradewind.tasks.executor import Executor, attempt
+from tradewind.tasks.executor import Executor, attempt, ended
 from tradewind.tasks.lease import LeaseKeeper
 from tradewind.tasks.plane import Plane
-from tradewind.tasks.record import Status
+from tradewind.tasks.record import Failure, Status
 from tradewind.tasks.running import Running
 from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
 
@@ -85,6 +86,7 @@ class Worker:
         #: Told about control messages that are not for the worker itself.
         self.listeners: list[Callable[[str], None]] = []
         self._runs: dict[str, _Run] = {}
+        self._ahead: deque[Taken] = deque()
         self._endings: list[Ending] = []
         self._committing: list[Ending] = []
         self._commit_turn = asyncio.Lock()
@@ -165,6 +167,7 @@ class Worker:
         """Lost: others run our tasks by now, so stop ours, without an ending that could be taken for a cancellation."""
         log.warning("worker was lost and registers again", worker=self.id, running=len(self._runs))
         self.is_registered = False
+        self._ahead.clear()
         for run in list(self._runs.values()):
             self._drop_run(run)
         self._window = 0
@@ -180,6 +183,7 @@ class Worker:
             await self.store.release([], queue_too=True)
             await self._wait_idle(grace_s)
             left = list(self._runs.values())
+            self._ahead.clear()
             for run in left:
                 self._drop_run(run)
             await self._flush()
@@ -194,7 +198,7 @@ class Worker:
 
     async def _wait_idle(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
-        while (self._runs or self._endings or self._committing) and time.monotonic() < deadline:
+        while (self._runs or self._ahead or self._endings or self._committing) and time.monotonic() < deadline:
             self._has_room.clear()
             try:
                 async with asyncio.timeout(min(0.2, max(0.01, deadline - time.monotonic()))):
@@ -208,7 +212,7 @@ class Worker:
         while True:
             if self._lost.is_set():
                 await self._rejoin()
-            room = self.capacity - len(self._runs)
+            room = self.capacity - len(self._runs) - len(self._ahead)
             if room <= 0 or len(self._endings) > 4 * COMMIT_BATCH:
                 self._has_room.clear()
                 await self._has_room.wait()
@@ -235,18 +239,29 @@ class Worker:
         return ahead
 
     async def start(self, batch: list[Taken]) -> None:
-        """Run what Redis has given to this worker; also called by the rooms that let work arrive."""
+        """Run what Redis has given to this worker, what is more than its slots one after the other.
+
+        Also called by the rooms that let work arrive.
+        """
+        self._ahead.extend(batch)
+        self._begin()
+        await asyncio.sleep(0)  # what does not wait has ended now
+
+    def _begin(self) -> None:
+        """Fill the free slots."""
         loop = asyncio.get_running_loop()
-        runs = []
-        for taken in batch:
+        while self._ahead and len(self._runs) < self.capacity:
+            taken = self._ahead.popleft()
             run = _Run(taken, Running(taken.id, taken.type, taken.attempt, taken.token, self._report))
             self._runs[taken.id] = run
             run.task = loop.create_task(self._run_one(run), name=taken.id)
-            runs.append(run)
-        await asyncio.sleep(0)  # what does not wait has ended now and needs no timer
-        for run in runs:
-            if run.task is not None and not run.task.done():
-                run.timer = loop.call_later(run.taken.left_ms / 1000, self._stop_run, run, Status.TIMEOUT)
+            loop.call_soon(self._arm, run)
+
+    def _arm(self, run: _Run) -> None:
+        """After its first step: what has ended by then needs no timer."""
+        if run.task is not None and not run.task.done():
+            loop = asyncio.get_running_loop()
+            run.timer = loop.call_later(run.taken.left_ms / 1000, self._stop_run, run, Status.TIMEOUT)
 
     async def _run_one(self, run: _Run) -> None:
         try:
@@ -258,6 +273,7 @@ class Worker:
                 run.timer.cancel()
             if self._runs.get(run.taken.id) is run:
                 del self._runs[run.taken.id]
+            self._begin()
             self._has_room.set()
         took = time.monotonic() - run.began
         self._pace += 0.1 * (max(took, 1e-5) - self._pace)
@@ -280,6 +296,21 @@ class Worker:
         if run.state.stopped is None and run.task is not None and not run.task.done():
             run.state.stopped, run.state.is_cancelled = reason, True
             _cancel_soon(run.task)
+
+    def _cancel(self, task_id: str) -> None:
+        """Stop it; one that waits for a slot here ends at once."""
+        run = self._runs.get(task_id)
+        if run is not None:
+            self._stop_run(run, Status.CANCELLED)
+            return
+        for taken in self._ahead:
+            if taken.id == task_id:
+                self._ahead.remove(taken)
+                self._endings.append(
+                    ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled before it started"))
+                )
+                self._has_endings.set()
+                return
 
     def _drop_run(self, run: _Run) -> None:
         """Stop it without an ending: the task is no longer ours to end."""
@@ -339,7 +370,7 @@ class Worker:
             if not hook:
                 verdicts += await self.store.finish(part)
             else:
-                room = 0 if self._is_draining or self._lost.is_set() else self.capacity
+                room = 0 if self._is_draining or self._lost.is_set() else self.capacity + self._window
                 answers, taken = await self._rooms[hook].finish(self.store, part, room)
                 verdicts += answers
                 given += taken
@@ -359,8 +390,8 @@ class Worker:
                     if verb != "cancel":
                         for listener in self.listeners:
                             listener(verb)
-                    elif (run := self._runs.get(task_id)) is not None:
-                        self._stop_run(run, Status.CANCELLED)
+                    else:
+                        self._cancel(task_id)
             except RETRYABLE:
                 await asyncio.sleep(1)
             finally:
@@ -389,15 +420,16 @@ class Worker:
         """Stop what shall stop; give back what Redis says we run but we do not (a reply was lost), once seen twice."""
         unknown: dict[str, str] = {}
         waiting = {ending.id for ending in (*self._endings, *self._committing)}
+        ahead = {taken.id for taken in self._ahead}
         for task_id, token, shall_stop in held:
             run = self._runs.get(task_id)
-            if run is None:
+            if run is None and task_id not in ahead:
                 if task_id not in waiting:
                     unknown[task_id] = token
-            elif int(token) > int(run.taken.token):
+            elif run is not None and int(token) > int(run.taken.token):
                 self._drop_run(run)
             elif shall_stop:
-                self._stop_run(run, Status.CANCELLED)
+                self._cancel(task_id)
         again = [(task_id, token) for task_id, token in unknown.items() if f"{task_id} {token}" in strangers]
         if again:
             log.warning(

@@ -71,7 +71,7 @@ local function cycle_of(flow, n)
       c = { flow = flow, n = n, name = name, key = key, status = f[1], version = f[2], began = f[3], open = tonumber(f[4]),
         counts = { tonumber(f[5]), tonumber(f[6]), tonumber(f[7]), tonumber(f[8]) }, stop = f[9], parent = f[10],
         amqp = f[11] == '1', start = f[12], trigger = f[13], slot = f[14], total = f[15], cause = f[16],
-        on_failure = f[17], plan = {}, plan_key = F .. flow .. ':plan:' .. f[2], todo = {}, dirty = false }
+        on_failure = f[17], plan = {}, plan_key = F .. flow .. ':plan:' .. f[2], todo = {}, came = {}, stops = {}, dirty = false }
     end
     cycles[name] = c
   end
@@ -85,6 +85,19 @@ local function node_of(c, id)
     c.plan[id] = node
   end
   return node
+end
+-- Read the plans of many nodes at once.
+local function foresee(c, ids)
+  local missing = {}
+  for _, id in ipairs(ids) do
+    if c.plan[id] == nil then missing[#missing + 1] = id end
+  end
+  for from = 1, #missing, 500 do
+    local last = math.min(from + 499, #missing)
+    for i, packed in ipairs(redis.call('HMGET', c.plan_key, unpack(missing, from, last))) do
+      c.plan[missing[from + i - 1]] = packed and cmsgpack.unpack(packed) or false
+    end
+  end
 end
 local function task_of(c, id) return c.flow .. '_' .. c.n .. '_' .. id end
 
@@ -103,16 +116,43 @@ end
 
 -- A signal or a tombstone comes over an edge; the same edge counts once. False when it had come before.
 local function arrive(c, target, edge, value, optional)
-  local key = c.key .. ':in:' .. target
-  if redis.call('HSETNX', key, edge, value) == 0 then return false end
-  local n = redis.call('HINCRBY', key, 'n', 1)
-  if n == 1 then redis.call('EXPIRE', key, WEEK) end
-  if string.byte(value) == 33 then -- '!'
-    redis.call('HINCRBY', key, optional == 1 and 'absent' or (value == '!skipped' and 'skipped' or 'failed'), 1)
+  if redis.call('HSETNX', c.key .. ':in:' .. target, edge, value) == 0 then return false end
+  local came = c.came[target]
+  if not came then
+    came = { target = target, n = 0, failed = 0, skipped = 0, absent = 0 }
+    c.came[target] = came
+    c.came[#c.came + 1] = came
   end
-  local node = node_of(c, target)
-  if n == node.i then c.todo[#c.todo + 1] = target end
+  came.n = came.n + 1
+  if string.byte(value) == 33 then -- '!'
+    local what = optional == 1 and 'absent' or (value == '!skipped' and 'skipped' or 'failed')
+    came[what] = came[what] + 1
+  end
   return true
+end
+
+-- Count what arrived in this script, once per node; those whose last input it was are to be decided, and those that
+-- cannot run any more, whatever else comes.
+local function count_arrivals(c)
+  local all = c.came
+  c.came = {}
+  for _, came in ipairs(all) do
+    local key, node = c.key .. ':in:' .. came.target, node_of(c, came.target)
+    if node.i > 1 then
+      local n = redis.call('HINCRBY', key, 'n', came.n)
+      for _, what in ipairs({ 'failed', 'skipped', 'absent' }) do
+        if came[what] > 0 then came[what] = redis.call('HINCRBY', key, what, came[what])
+        elseif n > came.n then came[what] = tonumber(redis.call('HGET', key, what) or '0') end
+      end
+      if n == came.n then redis.call('EXPIRE', key, WEEK) end
+      came.n = n
+    else
+      redis.call('EXPIRE', key, WEEK)
+    end
+    if came.n == node.i or (came.failed > 0 and (node.r == 'all_success' or node.r == 'none_failed')) then
+      c.todo[#c.todo + 1] = came
+    end
+  end
 end
 
 -- Signals that left a node, for the record: each output with its targets.
@@ -152,6 +192,11 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
     end
   end
   if not is_silent then
+    if #node.o > 1 then
+      local targets = {}
+      for i, e in ipairs(node.o) do targets[i] = e[2] end
+      foresee(c, targets)
+    end
     for _, e in ipairs(node.o) do
       local body = outputs and outputs[e[1]]
       if body and c.amqp then -- it travels over the broker; whoever takes over sends it again until it is confirmed
@@ -201,7 +246,6 @@ local function start_task(c, id, node)
   local tid = task_of(c, id)
   local key, body = T .. tid, '{"kwargs":{"flow_id":"' .. c.flow .. '","cycle":' .. c.n .. ',"node_id":"' .. id
     .. '","component_id":' .. node.k .. '}' .. node.q .. '}'
-  redis.call('UNLINK', key, P .. 'task:cancel:' .. tid) -- of an earlier flow of that name
   redis.call('SET', key .. ':body', body)
   count('submitted', 1)
   announce('created', tid, node.t)
@@ -240,12 +284,11 @@ local function start_task(c, id, node)
 end
 
 -- All inputs of a node have come: it runs, or it is skipped, by its trigger rule.
-local function decide(c, id)
-  local node, f = node_of(c, id), redis.call('HMGET', c.key .. ':in:' .. id, 'n', 'failed', 'skipped', 'absent')
-  local failed, skipped = tonumber(f[2] or '0'), tonumber(f[3] or '0')
-  local values = tonumber(f[1] or '0') - failed - skipped - tonumber(f[4] or '0')
-  if redis.call('HEXISTS', c.key .. ':done', id) == 1 then return end
-  if redis.call('EXISTS', c.key .. ':component:' .. node.k .. ':stop') == 1 then
+local function decide(c, came)
+  local id, failed, skipped = came.target, came.failed, came.skipped
+  local node, values = node_of(c, id), came.n - failed - skipped - came.absent
+  if c.stops[node.k] == nil then c.stops[node.k] = redis.call('EXISTS', c.key .. ':component:' .. node.k .. ':stop') == 1 end
+  if c.stops[node.k] then
     end_node(c, id, 'skipped', '', '0', 'component_stopped', nil, '!failed')
     return
   end
@@ -345,12 +388,20 @@ local function settle_cycles()
     again = false
     for _, c in pairs(cycles) do
       if c then
-        local at = 1
-        while at <= #c.todo do
-          decide(c, c.todo[at])
-          at = at + 1
+        count_arrivals(c)
+        while #c.todo > 0 do
+          local todo, ids = c.todo, {}
+          c.todo = {}
+          for from = 1, #todo, 500 do
+            local last = math.min(from + 499, #todo)
+            for i = from, last do ids[i] = todo[i].target end
+            local done = redis.call('HMGET', c.key .. ':done', unpack(ids, from, last))
+            for i = from, last do
+              if not done[i - from + 1] then decide(c, todo[i]) end
+            end
+          end
+          count_arrivals(c)
         end
-        c.todo = {}
         if c.on_failure and c.counts[2] > 0 and not c.halted then
           c.halted, again = true, true
           local failed = redis.call('HGETALL', c.key .. ':done')

@@ -115,10 +115,14 @@ log_line(c, 'INFO', 'Starting cycle ' .. n)
 record('{"k":"cycle","flow":"' .. id .. '","cycle":' .. n .. ',"status":"running","trigger":"' .. ARGV[14] .. '","slot":' .. ARGV[10]
   .. ',"start":' .. NOW .. ',"end":0,"counts":{"total":' .. #meta .. ',"completed":0,"failed":0,"skipped":0,"terminated":0},"stopped_by":"","error":""}')
 tell('cycle_started', c, nil, 'running')
-local tids, ready = {}, {}
+local tids, ready, old = {}, {}, {}
+foresee(c, meta)
 for _, node_id in ipairs(meta) do
   local node = node_of(c, node_id)
-  tids[#tids + 1] = task_of(c, node_id)
+  local tid = task_of(c, node_id)
+  tids[#tids + 1] = tid
+  old[#old + 1] = T .. tid
+  old[#old + 1] = P .. 'task:cancel:' .. tid
   if chosen and not chosen[node_id] then
     end_node(c, node_id, 'skipped', '', '0', 'not part of this run', nil, '!skipped', true)
   else
@@ -127,6 +131,7 @@ for _, node_id in ipairs(meta) do
   end
 end
 push('SADD', P .. 'node_tasks_list', tids)
+for from = 1, #old, 1000 do redis.call('UNLINK', unpack(old, from, math.min(from + 999, #old))) end -- of an earlier flow of that name
 for i = at, #ARGV, 4 do
   if ARGV[i + 3] == '1' then
     arrive(c, ARGV[i], ARGV[i + 1], ARGV[i + 2])
@@ -136,11 +141,14 @@ for i = at, #ARGV, 4 do
   end
 end
 if ARGV[18] == '1' then -- its queues come first: the leader declares them and lets it go (cycle_release)
+  count_arrivals(c)
   c.todo = {}
   redis.call('ZADD', P .. 'flows:held', NOW, c.name)
   wake_on(P .. 'flows:wake')
 else
-  for _, node_id in ipairs(ready) do c.todo[#c.todo + 1] = node_id end
+  for _, node_id in ipairs(ready) do
+    c.todo[#c.todo + 1] = { target = node_id, n = 0, failed = 0, skipped = 0, absent = 0 }
+  end
 end
 settle_cycles()
 return { 1, tonumber(n) }

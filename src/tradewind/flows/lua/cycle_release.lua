@@ -9,13 +9,18 @@ OUTBOX_MAX = ARGV[8]
 local c = cycle_of(ARGV[6], ARGV[7])
 local is_running = c and c.status == 'running'
 if is_running then
+  foresee(c, nodes_of(c, 'all'))
   for _, id in ipairs(nodes_of(c, 'all')) do
-    local n = redis.call('HGET', c.key .. ':in:' .. id, 'n') or '0'
-    local begun = redis.call('HGET', T .. task_of(c, id), 'at') or '-1' -- or it is of an earlier flow of that name
-    if tonumber(n) >= node_of(c, id).i and redis.call('HEXISTS', c.key .. ':done', id) == 0
-        and tonumber(begun) < tonumber(c.start) then
-      c.todo[#c.todo + 1] = id
+    local input, node = c.key .. ':in:' .. id, node_of(c, id)
+    local f = redis.call('HMGET', input, 'n', 'failed', 'skipped', 'absent')
+    local came = { target = id, n = tonumber(f[1] or '0'), failed = tonumber(f[2] or '0'), skipped = tonumber(f[3] or '0'),
+      absent = tonumber(f[4] or '0') }
+    if node.i == 1 then -- its only input is not counted
+      local values = redis.call('HVALS', input)
+      came.n = #values
+      if values[1] and string.byte(values[1]) == 33 then came[values[1] == '!skipped' and 'skipped' or 'failed'] = 1 end
     end
+    if came.n >= node.i and redis.call('EXISTS', T .. task_of(c, id)) == 0 then c.todo[#c.todo + 1] = came end
   end
 end
 redis.call('ZREM', KEYS[1], ARGV[6] .. ':' .. ARGV[7])

@@ -25,7 +25,16 @@ if capacity > 0 and redis.call('HGET', KEYS[1], 'gen') == ARGV[7] and redis.call
   me, room = worker, capacity - redis.call('ZCARD', KEYS[2]) - redis.call('LLEN', KEYS[3])
 end
 local ENDS = { SUCCESS = 'completed', FAILED = 'failed', DEAD = 'failed', TIMEOUT = 'failed', CANCELLED = 'terminated' }
-local stops = {}
+local stops, batch = {}, {}
+for i = 1, #ids do
+  local at = FROM + (i - 1) * STRIDE
+  local c = cycle_of(ARGV[at + 8], ARGV[at + 9])
+  if c then
+    batch[c] = batch[c] or {}
+    table.insert(batch[c], ARGV[at + 10])
+  end
+end
+for c, nodes in pairs(batch) do foresee(c, nodes) end
 for i = 1, #ids do
   local at = FROM + (i - 1) * STRIDE
   local id, kind, status = ids[i], ARGV[at + 2], ARGV[at + 3]
@@ -61,7 +70,7 @@ for i = 1, #ids do
       end
       later = true
     else
-      local start = redis.call('HGET', key, 'start') or NOW
+      local start = more.start or NOW
       close(id, status, kind, more, nil, ARGV[at + 4] .. '\n' .. ARGV[at + 5])
       if c and c.status == 'running' then
         local outputs = status == 'SUCCESS' and (ARGV[at + 11] ~= '' and cmsgpack.unpack(ARGV[at + 11]) or {}) or nil

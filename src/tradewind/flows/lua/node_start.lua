@@ -6,7 +6,15 @@
 -- include: tasks/shared
 -- include: tasks/cancel
 -- include: cycle
-local answer, tids = {}, {}
+local answer, tids, ahead = {}, {}, {}
+for at = 7, #ARGV, 4 do
+  local c = cycle_of(ARGV[at], ARGV[at + 1])
+  if c then
+    ahead[c] = ahead[c] or {}
+    table.insert(ahead[c], ARGV[at + 2])
+  end
+end
+for c, nodes in pairs(ahead) do foresee(c, nodes) end
 for at = 7, #ARGV, 4 do
   local c, id = cycle_of(ARGV[at], ARGV[at + 1]), ARGV[at + 2]
   local node = c and c.status == 'running' and node_of(c, id)

@@ -33,7 +33,7 @@ _ORDER_ALIASES: Final = {"": "ABCD", "AB": "ABCD", "BA": "DCBA", "BIG": "ABCD", 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`size` in registers, or 1 for a bit of function 1, 2, 5, 15. `bit` is -1 unless the value is a bit of a register."""
+    """`size` in registers, or 1 for functions 1, 2, 5, 15. `bit` is -1 unless the value is a bit of a register."""
 
     kind: Kind
     id: str
@@ -89,6 +89,8 @@ def cell_of(point: PointSpec, defaults: Mapping[str, Any], problems: list[Proble
         bit = -1
     elif bit < 0 and is_read:
         bit = 0
+    elif bit < 0:
+        kind = "uint16"  # the whole register is the switch, and gets on_value or off_value
     cell = Cell(point.kind, point.id, slave, function, address, kind, order, bit)
     if address + cell.size > 65536:
         problems.append(Problem("bad_address", "mapping.register_address", "the value ends past register 65535"))
@@ -129,14 +131,16 @@ def registers_of(cell: Cell, raw: float) -> list[int]:
     value: float = raw
     try:
         if letter not in "fd":
-            value = 1 if cell.type == "bool" and raw else math.floor(raw + 0.5) if abs(raw) < 2**52 else int(raw)
+            value = int(raw) if abs(raw) >= 2**52 else int(math.copysign(math.floor(abs(raw) + 0.5), raw))
         low, high = INTEGER_RANGES.get(cell.type, (-math.inf, math.inf))
         if not low <= value <= high:
             raise OverflowError
         data = struct.pack(mark + letter, value)
     except (OverflowError, ValueError, struct.error):
         message = f"{raw!r} does not fit into {cell.type} (point {cell.id}, register {cell.address})"
-        raise Invalid(message, code="does_not_fit", hint="write a smaller number, or correct scale and data_type") from None
+        raise Invalid(
+            message, code="does_not_fit", hint="write a smaller number, or correct scale and data_type"
+        ) from None
     if is_swapped:
         data = swapped(data)
     return list(struct.unpack(f">{size}H", data))

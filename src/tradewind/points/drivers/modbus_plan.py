@@ -1,6 +1,6 @@
 """Which reads get all points of a Modbus device: few blocks of registers or bits instead of one read per point. Pure.
 
-A block knows how to take its values out of the bytes of the answer in one go: one struct for all values of a byte order.
+A block takes its values out of the bytes of the answer in one go: one struct for all values of a byte order.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Block:
         return f"Block(slave {self.slave}, function {self.function}, {self.start}-{end}, {len(self.cells)} points)"
 
     def readings(self, data: bytes) -> list[Reading]:
-        """The values in the answer's bytes (without its byte count). Raises ValueError when the answer is too short."""
+        """The values in the answer's bytes (without its byte count). Raises ValueError when it is not the answer."""
         if self.function in READ_BITS:
             if len(data) * 8 < self.count:
                 raise ValueError(f"{len(data)} bytes for {self.count} bits")
             bits, start = int.from_bytes(data, "little"), self.start
             return [Reading(c.kind, c.id, bits >> (c.address - start) & 1) for c in self.cells]
-        if len(data) < self.count * 2:
+        if len(data) != self.count * 2:
             raise ValueError(f"{len(data)} bytes for {self.count} registers")
         if self._layers is None:
             self._layers = _layers(self)

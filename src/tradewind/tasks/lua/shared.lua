@@ -37,9 +37,9 @@ local NOTHING = {}
 -- The rare fields of a task; x is its x field as read.
 local function rare(id, x)
   if not x then return NOTHING end
-  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook')
+  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook', 'start')
   return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8],
-    worker = f[9], n = f[10], hook = f[11] }
+    worker = f[9], n = f[10], hook = f[11], start = f[12] }
 end
 
 local function uncache(id)

@@ -41,6 +41,7 @@ export class FlowWatch {
   #seen = "";
   #settled = 0;
   #settledLogs = 0;
+  #followed = "";
 
   constructor(changed) {
     this.#changed = changed;
@@ -83,7 +84,8 @@ export class FlowWatch {
     if (seen !== this.#seen) {
       this.#seen = seen;
       this.#settled = now + SETTLED_MS;
-      this.want("flow", "cycles", "cycle");
+      this.want("cycles", "cycle");
+      if (row?.status !== this.data.flow?.status) this.want("flow");
     }
     if (this.data.cycle?.status === "running" || now < this.#settled) this.want("cycle");
     if (now < this.#settledLogs) this.want("logs");
@@ -123,9 +125,18 @@ export class FlowWatch {
     if (chosen === this.chosen) {
       if (found.logs) found.logs = merged(found.logs, this.data.logs);
       this.data = { ...this.data, ...found };
+      this.#followDefinition();
       this.#changed();
     }
     if (this.#wanted.size) this.want();
+  }
+
+  /** The definition may be long: it is read again only when the newest cycle runs another version of it. */
+  #followDefinition() {
+    const version = this.data.cycle?.version;
+    if (this.chosen.cycle !== null || !version || !this.data.flow || version === this.data.flow.version) return;
+    if (version !== this.#followed) this.want("flow");
+    this.#followed = version;
   }
 
   async #askCycle(chosen, number) {

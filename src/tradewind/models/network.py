@@ -1,0 +1,230 @@
+"""All models together: which point reaches which model, what must be computed again, in which order. Pure.
+
+Samples go in (`sample`, `age`), `settle` computes what they touch, `take` gives the outputs to be written. A model that
+remembers, and every model below one, is computed for each event time of a round; all others once at its end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from tradewind.models.graph import ordered
+from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
+from tradewind.models.spec import ModelSpec, Output
+from tradewind.points.address import MEASUREMENT
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Where a point stands: quality 0 good, 1 uncertain, 2 bad."""
+
+    value: float
+    ts_ms: int
+    quality: int = GOOD
+
+
+class Change(msgspec.Struct):
+    """Outputs of one model to be written: samples by field."""
+
+    model: str
+    fields: dict[str, Sample]
+
+
+class _Port:
+    """An output with what was last written to it, and the slots of models that read it."""
+
+    __slots__ = ("deadband", "field", "last", "slots")
+
+    def __init__(self, output: Output, slots: tuple[int, ...]) -> None:
+        self.field = output.field
+        self.deadband = output.deadband
+        self.slots = slots
+        self.last: Sample | None = None
+
+
+class Network:
+    """`refresh_ms`: an output within its deadband is written again after that time, so that it does not look stale."""
+
+    def __init__(self, specs: Mapping[str, ModelSpec], refresh_ms: int = 10_000) -> None:
+        self._refresh_ms = refresh_ms
+        active = {name: spec for name, spec in specs.items() if spec.enabled}
+        needs = {
+            name: [m for m in (_model_of(item.address) for item in spec.inputs) if m] for name, spec in active.items()
+        }
+        self.names = ordered(needs)[0]
+        slots: dict[tuple[str, int], int] = {}
+        self.programs: list[Program] = []
+        for name in self.names:
+            spec = active[name]
+            used = [
+                slots.setdefault((item.address, round((item.max_age_s or 0) * 1000)), len(slots))
+                for item in spec.inputs
+            ]
+            self.programs.append(Program(spec, used))
+        size = len(slots)
+        self.values: list[float | None] = [None] * size
+        self.qualities = [BAD] * size
+        self.times = [0] * size
+        self._aged = [(slot, age_ms) for (_, age_ms), slot in slots.items() if age_ms]
+        self._slots: dict[str, tuple[int, ...]] = {}
+        for (address, _), slot in slots.items():
+            self._slots[address] = (*self._slots.get(address, ()), slot)
+        self.exact = self._find_exact(needs)
+        readers: list[list[int]] = [[] for _ in range(size)]
+        for at, program in enumerate(self.programs):
+            for slot in dict.fromkeys(program.slots):
+                readers[slot].append(at)
+        self._exact_readers = [tuple(at for at in found if at in self.exact) for found in readers]
+        self._other_readers = [tuple(at for at in found if at not in self.exact) for found in readers]
+        self._ports = [
+            [_Port(output, self._slots.get(_output(name, output.field), ())) for output in program.spec.outputs]
+            for name, program in zip(self.names, self.programs, strict=True)
+        ]
+        self._touched_exact: dict[int, int] = {}
+        self._touched: dict[int, int] = {}
+        self._changes: dict[int, dict[str, Sample]] = {}
+        self.computed = 0
+        #: Models whose memory or inputs have changed since `dirty` was emptied.
+        self.dirty: set[int] = set()
+        #: By key (`comsrv:1001:m`), then by field, the slots; without what models here compute themselves.
+        self.index: dict[str, dict[str, tuple[int, ...]]] = {}
+        for address, found in self._slots.items():
+            key, _, field = address.rpartition(":")
+            if _model_of(address) not in active:
+                self.index.setdefault(key, {})[field] = found
+
+    def _find_exact(self, needs: Mapping[str, Sequence[str]]) -> frozenset[int]:
+        exact: set[str] = set()
+        for name, program in zip(reversed(self.names), reversed(self.programs), strict=True):
+            if program.memories or name in exact:
+                exact.add(name)
+                exact.update(needs[name])
+        return frozenset(at for at, name in enumerate(self.names) if name in exact)
+
+    @property
+    def addresses(self) -> list[str]:
+        """What the models read."""
+        return list(self._slots)
+
+    @property
+    def output_addresses(self) -> list[str]:
+        return [
+            _output(name, port.field) for name, ports in zip(self.names, self._ports, strict=True) for port in ports
+        ]
+
+    def preset(self, address: str, sample: Sample) -> None:
+        """Where a point stands when the network starts; touches nothing."""
+        for slot in self._slots.get(address, ()):
+            self.values[slot], self.times[slot], self.qualities[slot] = sample.value, sample.ts_ms, sample.quality
+
+    def preset_outputs(self, found: Mapping[str, Sample]) -> None:
+        """What stands on the board already."""
+        for name, ports in zip(self.names, self._ports, strict=True):
+            for port in ports:
+                port.last = found.get(_output(name, port.field))
+
+    def touch_all(self) -> None:
+        for at, program in enumerate(self.programs):
+            newest = max((self.times[slot] for slot in program.slots), default=0)
+            (self._touched_exact if at in self.exact else self._touched)[at] = newest
+
+    def sample(self, slots: Iterable[int], value: float | None, ts_ms: int, quality: int) -> None:
+        """A point has a new value; None: only its quality is new. Older ones than there are already are ignored."""
+        values, times = self.values, self.times
+        for slot in slots:
+            if ts_ms < times[slot]:
+                continue
+            if value is not None:
+                values[slot] = value
+            times[slot] = ts_ms
+            self.qualities[slot] = quality
+            for at in self._exact_readers[slot]:
+                self._touched_exact[at] = ts_ms
+            for at in self._other_readers[slot]:
+                if self._touched.get(at, -1) < ts_ms:
+                    self._touched[at] = ts_ms
+
+    def age(self, now_ms: int) -> None:
+        """Values past their age become uncertain, as of the moment when they did."""
+        for slot, age_ms in self._aged:
+            until = self.times[slot] + age_ms
+            if until < now_ms and self.qualities[slot] == GOOD:
+                self.qualities[slot] = UNCERTAIN
+                for at in self._exact_readers[slot]:
+                    self._touched_exact[at] = max(until, self._touched_exact.get(at, 0))
+                for at in self._other_readers[slot]:
+                    self._touched[at] = max(until, self._touched.get(at, 0))
+
+    def settle_exact(self) -> None:
+        """Compute what must be computed for each event time; call it before samples of another time."""
+        if self._touched_exact:
+            self._settle(self._touched_exact)
+
+    def settle(self) -> None:
+        """Compute everything that was touched."""
+        self.settle_exact()
+        self._settle(self._touched)
+
+    def _settle(self, touched: dict[int, int]) -> None:
+        heap = sorted(touched)
+        run, values, qualities, times = heapq.heappop, self.values, self.qualities, self.times
+        while heap:
+            at = run(heap)
+            moment = touched.pop(at)
+            program = self.programs[at]
+            self.computed += 1
+            if at in self.exact:
+                self.dirty.add(at)
+            for port, (value, quality) in zip(self._ports[at], program.run(values, qualities, times), strict=True):
+                sample = self._news(port, value, quality, moment)
+                if sample is None:
+                    continue
+                port.last = sample
+                self._changes.setdefault(at, {})[port.field] = sample
+                for slot in port.slots:
+                    values[slot], times[slot], qualities[slot] = sample.value, sample.ts_ms, sample.quality
+                    for reader in self._exact_readers[slot]:
+                        self._reach(reader, sample.ts_ms, self._touched_exact, touched, heap)
+                    for reader in self._other_readers[slot]:
+                        self._reach(reader, sample.ts_ms, self._touched, touched, heap)
+
+    def _reach(self, at: int, ts_ms: int, wanted: dict[int, int], touched: dict[int, int], heap: list[int]) -> None:
+        if wanted is touched and at not in wanted:
+            heapq.heappush(heap, at)
+        wanted[at] = max(ts_ms, wanted.get(at, 0))
+
+    def _news(self, port: _Port, value: float | None, quality: int, ts_ms: int) -> Sample | None:
+        """What is to be written; None when that stands there already, or there is nothing to show."""
+        last = port.last
+        if value is None:
+            if last is None or quality == GOOD:
+                return None
+            value = last.value
+        if last is None:
+            return Sample(value, ts_ms, quality)
+        ts_ms = max(ts_ms, last.ts_ms)
+        if quality == last.quality:
+            change = abs(value - last.value)
+            if ts_ms == last.ts_ms and not change:
+                return None
+            if change < port.deadband and ts_ms - last.ts_ms < self._refresh_ms:
+                return None
+        return Sample(value, ts_ms, quality)
+
+    def take(self) -> list[Change]:
+        """The outputs that have changed since it was last called."""
+        found = [Change(self.names[at], fields) for at, fields in self._changes.items()]
+        self._changes = {}
+        return found
+
+
+def _output(model: str, field: str) -> str:
+    return f"modsrv:{model}:{MEASUREMENT}:{field}"
+
+
+def _model_of(address: str) -> str:
+    """The model whose measurement it is; `` for anything else."""
+    service, entity, kind, _ = address.split(":")
+    return entity if service == "modsrv" and kind == MEASUREMENT else ""

@@ -1,0 +1,173 @@
+"""The board: the newest value of every point. Writing, comparing, removing; reading is in board_read.py.
+
+A batch is written by one atomic script: values, times, qualities, the feed, the seed's messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from tradewind.ids import short_random
+from tradewind.points.address import KINDS, MODEL_KINDS, Address
+from tradewind.points.batch import MAX_POINTS, Formats, Line
+from tradewind.points.batch import Batch as Batch
+from tradewind.points.batch import Written as Written
+from tradewind.points.board_read import BoardReader, Describe
+from tradewind.points.board_read import PointValue as PointValue
+from tradewind.points.plane import PointPlane
+from tradewind.points.values import format_value
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg, Call
+
+#: How long a hash counts as noted in `points:pushed` and `points:feeds`.
+NOTED_S = 30.0
+
+
+class Board(BoardReader):
+    """`describe` says what is known of a point (unit, max_age_s); without it the settings decide what is stale."""
+
+    def __init__(self, plane: PointPlane, describe: Describe | None = None) -> None:
+        super().__init__(plane, describe)
+        self._formats = Formats()
+        self._writes = itertools.count()
+        self._name = short_random()
+        self._noted: dict[str, float] = {}
+
+    async def write(self, batches: Sequence[Batch]) -> Written:
+        """Write them all, or raise Invalid naming everything that is wrong and write nothing.
+
+        Atomic up to 20,000 points (in a cluster: of one channel), beyond that in pieces. Safe to repeat.
+        """
+        lines = self._formats.lines(batches)
+        if not lines:
+            return Written()
+        await self._note(lines)
+        if not self.plane.link.cluster:
+            return await self._send("", lines)
+        by_channel: dict[str, list[Line]] = {}
+        for line in lines:
+            by_channel.setdefault(line.channel, []).append(line)
+        return _sum(await asyncio.gather(*(self._send(channel, part) for channel, part in by_channel.items())))
+
+    def pack(self, batches: Sequence[Batch]) -> tuple[list[str], list[Arg]]:
+        """KEYS and ARGV of `board_write` in lua/board.lua, for scripts that write to the board together with their own
+        effect. In a cluster for models only. Raises Invalid as `write` does; at most 20,000 points."""
+        return self._packed(self._formats.lines(batches), "")
+
+    async def compare_and_set(self, address: Address | str, expected: float | None, value: float) -> bool:
+        """Write the value if the board shows `expected` (None: no value) for that point; says whether it did."""
+        where = Address.parse(address) if isinstance(address, str) else address
+        batch = Batch(where.key, {where.field: value})
+        lines = self._formats.lines([batch])
+        await self._note(lines)
+        keys, args = self._packed(lines, lines[0].channel)
+        known = "" if expected is None else format_value(where.kind, expected)
+        reply = await self.plane.at(lines[0].channel).scripts.run("board_compare", keys, [*args, where.field, known])
+        return bool(reply)
+
+    async def remove_channel(self, channel: str) -> int:
+        """Remove all values of a channel (not its definition and not its commands); how many keys went."""
+        keys = self.plane.keys
+        names = [name for kind in sorted(KINDS) for name in self._names(f"comsrv:{channel}:{kind}")]
+        names.append(keys.channel_status(channel))
+        if self.plane.link.cluster:
+            names.append(keys.feed(channel))
+        for kind in KINDS:
+            self._noted.pop(f"comsrv:{channel}:{kind}", None)
+        with translated(self.plane.link):
+            removed: int = await self.plane.at(channel).redis.unlink(*names)
+            await self.plane.redis.srem(keys.channels_pushed(), *(f"{channel}:{kind}" for kind in KINDS))
+            if self.plane.link.cluster:
+                await self.plane.redis.srem(keys.feeds(), channel)
+        await self.plane.forget(channel)
+        return removed
+
+    async def remove_model(self, model: str) -> int:
+        """Remove all values of a model; how many keys went."""
+        names = [name for kind in sorted(MODEL_KINDS) for name in self._names(f"modsrv:{model}:{kind}")]
+        with translated(self.plane.link):
+            removed: int = await self.plane.redis.unlink(*names)
+        return removed
+
+    async def _send(self, channel: str, lines: Sequence[Line]) -> Written:
+        calls: list[Call] = [("board_write", *self._packed(part, channel)) for part in _calls(lines)]
+        replies = await self.plane.at(channel).scripts.run_all(calls)
+        return _sum(Written(*reply) for reply in replies)
+
+    def _packed(self, lines: Sequence[Line], channel: str) -> tuple[list[str], list[Arg]]:
+        plane = self.plane
+        settings, prefix = plane.settings, plane.keys.channel_prefix
+        keys = [plane.keys.feed(channel)]
+        args: list[Arg] = [
+            plane.clock.now_arg(),
+            int(settings.future_s * 1000),
+            settings.publish,
+            "1" if plane.link.cluster else "0",
+            len(lines),
+        ]
+        for line in lines:
+            keys += self._names(line.key)
+            nonce = f"{self._name}{next(self._writes):x}"
+            args += (line.key, prefix + line.key, line.ts, line.times, line.d, line.q, line.marks, line.origin)
+            args += (line.ttl_ms, nonce)
+        return keys, args
+
+    async def _note(self, lines: Iterable[Line]) -> None:
+        """Before the values: list hashes that nobody declared, and in a cluster the channels that have a feed."""
+        now, noted = time.monotonic(), self._noted
+        new = [line for line in lines if line.channel and noted.get(line.key, 0.0) <= now]
+        if not new:
+            return
+        keys = self.plane.keys
+        args = [part for line in new for part in (line.channel, line.key.rpartition(":")[2])]
+        await self.plane.scripts.run(
+            "board_note",
+            [keys.channels(), keys.channels_pushed(), keys.feeds()],
+            ["1" if self.plane.link.cluster else "0", *args],
+        )
+        if len(noted) > 100_000:
+            noted.clear()
+        for line in new:
+            noted[line.key] = now + NOTED_S
+
+
+def _calls(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Lines for one script call each; a line with more points than a call takes is cut."""
+    part: list[Line] = []
+    count = 0
+    for line in itertools.chain.from_iterable(map(_pieces, lines)):
+        if part and count + line.count > MAX_POINTS:
+            yield part
+            part, count = [], 0
+        part.append(line)
+        count += line.count
+    if part:
+        yield part
+
+
+def _pieces(line: Line) -> Iterator[Line]:
+    if line.count <= MAX_POINTS:
+        yield line
+        return
+    pairs, times = line.d.split(","), line.times.split(",") if line.times else []
+    words = dict(word.split(":") for word in line.q.split(",")) if line.q else {}
+    for at in range(0, line.count, MAX_POINTS):
+        some = pairs[at : at + MAX_POINTS]
+        ids = [pair.partition(":")[0] for pair in some] if words else []
+        yield msgspec.structs.replace(
+            line,
+            count=len(some),
+            d=",".join(some),
+            times=",".join(times[at : at + MAX_POINTS]),
+            q=",".join(f"{name}:{words[name]}" for name in ids if name in words),
+            marks=line.marks if at == 0 else "",
+        )
+
+
+def _sum(parts: Iterable[Written]) -> Written:
+    return Written(*map(sum, zip(*(msgspec.structs.astuple(part) for part in parts), strict=True)))

@@ -1,0 +1,166 @@
+"""Definitions of channels in Redis, each with a version (a hash of what it says), and the notice that one changed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
+from tradewind.points.channel_check import validate_channel as validate_channel
+from tradewind.points.spec import ChannelSpec
+from tradewind.redis.connection import Link, translated
+from tradewind.redis.keys import Keys
+from tradewind.redis.scripts import Arg, Scripts
+
+log = structlog.get_logger(__name__)
+#: As `expected`: the channel must not exist yet.
+NEW: Final = "-"
+#: So many definitions in one call; each may be megabytes.
+BATCH = 50
+_COUNT = "n"  # no channel has this id
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(ChannelSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChange:
+    """Ids of channels that are new or other than before, and of those that are gone."""
+
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def channel_document(channel: ChannelSpec) -> dict[str, Any]:
+    """The channel as the document that `validate_channel` takes; fields at their defaults are left out."""
+    document: dict[str, Any] = msgspec.to_builtins(channel)
+    return document
+
+
+def version_of(channel: ChannelSpec) -> str:
+    """16 hexadecimal digits; the same for definitions that say the same."""
+    return _version(_encoder.encode(channel))
+
+
+class ChannelStore:
+    def __init__(self, link: Link, keys: Keys, retries: int = 3) -> None:
+        self._link = link
+        self._keys = [keys.channels(), keys.channel_versions()]
+        self._scripts = Scripts(link, "tradewind.points", retries)
+        self._redis: Any = link.client
+
+    async def put(self, channels: Sequence[ChannelSpec], *, expected: str = "") -> list[str]:
+        """Store them; the ids of those that changed. Many go in several steps, each of them whole.
+
+        `expected`, for a single channel: the version that it must have now, or NEW. Raises Conflict.
+        """
+        if expected and len(channels) != 1:
+            raise ValueError("an expected version is for one channel")
+        changed: list[str] = []
+        for start in range(0, len(channels), BATCH):
+            args: list[Arg] = [expected]
+            for channel in channels[start : start + BATCH]:
+                data = _encoder.encode(channel)
+                args += [channel.id, data, _version(data)]
+            ok, *rest = await self._scripts.run("channel_put", self._keys, args)
+            if not ok:
+                raise _conflict(channels[0].id, rest[0].decode())
+            changed += [name.decode() for name in rest]
+        return changed
+
+    async def get(self, channel_id: str) -> ChannelSpec:
+        """Raises NotFound."""
+        found = (await self.get_many([channel_id]))[0]
+        if found is None:
+            raise NotFound(f"no channel {channel_id}", code="unknown_channel", hint="list the channels")
+        return found
+
+    async def get_many(self, channel_ids: Sequence[str]) -> list[ChannelSpec | None]:
+        if not channel_ids:
+            return []
+        with translated(self._link):
+            texts = await self._redis.hmget(self._keys[0], list(channel_ids))
+        return [_decode(name, text) for name, text in zip(channel_ids, texts, strict=True)]
+
+    async def list(self) -> list[ChannelSpec]:
+        """All that can be read, in the order of their numbers; one that cannot is logged."""
+        with translated(self._link):
+            stored = await self._redis.hgetall(self._keys[0])
+        found = []
+        for name, text in stored.items():
+            try:
+                channel = _decode(name.decode(), text)
+            except Invalid as error:
+                log.warning("channel_unreadable", channel=name.decode(errors="replace"), error=error.message)
+                continue
+            if channel is not None:
+                found.append(channel)
+        return sorted(found, key=lambda channel: (int(channel.id), channel.id))
+
+    async def remove(self, channel_ids: Iterable[str], *, expected: str = "") -> list[str]:
+        """The ids of those that were there. `expected`: the version of a single one, as for `put`. Raises Conflict."""
+        names = list(channel_ids)
+        if not names:
+            return []
+        ok, *rest = await self._scripts.run("channel_remove", self._keys, [expected, *names])
+        if not ok:
+            raise _conflict(names[0], rest[0].decode())
+        return [name.decode() for name in rest]
+
+    async def versions(self) -> dict[str, str]:
+        """Version by channel id."""
+        with translated(self._link):
+            stored = await self._redis.hgetall(self._keys[1])
+        return {name.decode(): version.decode() for name, version in stored.items() if name != _COUNT.encode()}
+
+    async def watch(self, every_s: float = 1.0) -> AsyncIterator[ChannelChange]:
+        """At once what there is, then each change within about `every_s`. Does not end; waits while Redis is away."""
+        known: dict[str, str] = {}
+        count: Any = ()
+        is_away = False
+        while True:
+            change = None
+            try:
+                with translated(self._link):
+                    now = await self._redis.hget(self._keys[1], _COUNT)
+                if now != count:
+                    # The count is older than the versions, so a change in between is only looked at twice.
+                    versions = await self.versions()
+                    changed = tuple(name for name, version in versions.items() if known.get(name) != version)
+                    removed = tuple(name for name in known if name not in versions)
+                    if changed or removed or count == ():
+                        change = ChannelChange(changed, removed)
+                    known, count = versions, now
+                is_away = False
+            except Unavailable as error:
+                if not is_away:
+                    log.warning("channel_watch_waits", error=error.message)
+                is_away = True
+            if change is not None:
+                yield change
+            await asyncio.sleep(every_s)
+
+
+def _version(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def _decode(name: str, text: bytes | None) -> ChannelSpec | None:
+    if text is None:
+        return None
+    try:
+        return _decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        hint = "store the channel again"
+        raise Invalid(f"channel {name} cannot be read: {error}", code="bad_definition", hint=hint) from error
+
+
+def _conflict(channel_id: str, version: str) -> Conflict:
+    what = "does not exist" if version == NEW else f"exists with version {version}"
+    hint = "read the channel again, then decide"
+    return Conflict(f"channel {channel_id} {what}", code="version_conflict", hint=hint)

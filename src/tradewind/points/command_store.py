@@ -1,0 +1,236 @@
+"""Commands in Redis: each verb is one script, so that record, queue, list and journal never disagree.
+
+Decides nothing about devices (command_check.py, command_run.py); knows only which transitions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.errors import Conflict, Overloaded
+from tradewind.ids import short_random
+from tradewind.points.address import Address
+from tradewind.points.command_record import (
+    Command,
+    CommandConflict,
+    CommandNotFound,
+    CommandStatus,
+    Outcome,
+    fields_of,
+    from_redis,
+)
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+from tradewind.redis.scripts import Arg
+
+KEEP_MS = 86_400_000
+MAX_WAITING = 1000
+#: How long after its timeout an execution that nobody ended counts as lost.
+OVERRUN_MS = 5000
+#: A value that the board does not show so long after the success is written by the sweeper.
+_EFFECT_AGE_MS = 3000
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What the board must show after a success."""
+
+    command_id: str
+    address: Address
+    value: float
+    ts_ms: int
+
+
+class CommandStore:
+    def __init__(self, plane: PointPlane) -> None:
+        self.plane = plane
+        self._events = plane.keys.command_events()
+
+    async def _run(self, name: str, keys: Sequence[str], args: Sequence[Arg]) -> Any:
+        plane = self.plane
+        return await plane.scripts.run(name, keys, [plane.keys.p, plane.clock.now_arg(), self._events, *args])
+
+    async def submit(
+        self, command_id: str, record: Mapping[str, Any], *, expiry_ms: int, sha: str, must_be_selected: bool
+    ) -> tuple[str, bool]:
+        """Accept a checked command; its id, and whether it is new (False: its key had brought it in).
+
+        `record` holds address, model_name, field_name, value and the other fields that the caller decides. Raises
+        Conflict (key of another request, selection) or Overloaded.
+        """
+        keys, address = self.plane.keys, str(record["address"])
+        key = str(record.get("key", ""))
+        channel = Address.parse(address).entity
+        names = [
+            keys.command(command_id), keys.command_list(record["model_name"]), keys.channel_todo(channel),
+            keys.commands_open(), keys.command_select(address), keys.command_key(key),
+        ]  # fmt: skip
+        args: list[Arg] = [command_id, MAX_WAITING, KEEP_MS, sha if key else "", "1" if must_be_selected else ""]
+        reply = await self._run("command_submit", names, [*args, expiry_ms, *fields_of(record)])
+        if reply[0] == 1:
+            return command_id, True
+        if reply[0] == 2:
+            return reply[1].decode(), False
+        raise _refusal(reply, key, address)
+
+    async def take(self, channel: str, owner: str) -> Command | None:
+        """The next command of the channel, now executing, for `owner`, who alone holds the channel.
+
+        None when none waits or when this owner's last one has not ended. What a former owner left ends timeout.
+        """
+        keys = self.plane.keys
+        names = [keys.channel_todo(channel), keys.channel_doing(channel), keys.commands_open(), keys.command_token()]
+        flat = await self._run("command_take", names, [owner, short_random(), OVERRUN_MS])
+        return from_redis(flat)
+
+    async def finish(self, command: Command, outcome: Outcome) -> Effect | None:
+        """End a command that was taken; on success what the board must show now.
+
+        Raises CommandConflict when it had ended before (the sweeper, another owner): the answer is in the journal only.
+        """
+        keys, point = self.plane.keys, command.point
+        is_success = outcome.status is CommandStatus.SUCCESS
+        stands_at = command.number if outcome.settles_at is None else outcome.settles_at
+        of_model = is_success and command.is_of_model
+        reply = await self._run(
+            "command_finish",
+            [keys.command(command.id), keys.command_effects(), keys.model_values(command.model_name, "control")],
+            [
+                command.id, str(command.token), outcome.status.value, outcome.result.value, outcome.message,
+                "" if outcome.actual is None else repr(outcome.actual), repr(stands_at) if is_success else "",
+                command.field_name if of_model else "", f"{keys.channel_prefix}modsrv:{command.model_name}:control",
+            ],
+        )  # fmt: skip
+        if reply[0] == -1:
+            raise CommandNotFound(command.id)
+        if reply[0] == 0:
+            raise CommandConflict(command.id, reply[1].decode(), f"ended as {outcome.status}")
+        return Effect(command.id, point, stands_at, reply[1]) if is_success else None
+
+    async def cancel(self, command_id: str, who: str = "", reason: str = "") -> None:
+        """Raises CommandNotFound, or CommandConflict when it has started."""
+        message = "cancelled" + (f" by {who}" if who else "") + (f": {reason}" if reason else "")
+        reply = await self._run("command_cancel", [self.plane.keys.command(command_id)], [command_id, who, message])
+        if reply[0] == -1:
+            raise CommandNotFound(command_id)
+        if reply[0] == 0:
+            raise CommandConflict(command_id, reply[1].decode(), "cancelled")
+
+    async def sweep(self, limit: int = 500) -> list[str]:
+        """End what has expired and what nobody ended; the ids."""
+        return [item.decode() for item in await self._run("command_sweep", [self.plane.keys.commands_open()], [limit])]
+
+    async def select(self, address: str, value: str, owner: str, lasts_ms: int) -> int:
+        """Reserve a point for one owner and value; ms when that ends. Raises Conflict when somebody else has it."""
+        key = self.plane.keys.command_select(address)
+        reply = await self._run("command_select", [key], [address, value, owner, lasts_ms])
+        if reply[0] == 0:
+            raise _refusal([-3, reply[1]], "", address)
+        return int(reply[1])
+
+    async def release(self, address: str, owner: str) -> bool:
+        """Let a selected point go; False when it was not selected. Raises Conflict when somebody else has it."""
+        reply = await self._run("command_select", [self.plane.keys.command_select(address)], [address, "", owner, 0])
+        if reply[0] == 0:
+            raise _refusal([-3, reply[1]], "", address)
+        return bool(reply[0] == 1)
+
+    async def read(self, ids: Sequence[str]) -> list[Command | None]:
+        with translated():
+            pipe = self.plane.redis.pipeline(transaction=False)
+            for command_id in ids:
+                pipe.hgetall(self.plane.keys.command(command_id))
+            rows = await pipe.execute()
+        return [from_redis([part for pair in row.items() for part in pair]) for row in rows]
+
+    async def get(self, command_id: str) -> Command:
+        command = (await self.read([command_id]))[0]
+        if command is None:
+            raise CommandNotFound(command_id)
+        return command
+
+    async def of_model(self, model: str, limit: int = 100) -> list[Command]:
+        """The last commands of a model or of `channel_{id}`, newest first. Drops ids whose record is gone."""
+        key = self.plane.keys.command_list(model)
+        with translated():
+            ids = [item.decode() for item in await self.plane.redis.lrange(key, 0, limit - 1)]
+        found = await self.read(ids) if ids else []
+        gone = [command_id for command_id, command in zip(ids, found, strict=True) if command is None]
+        if gone:
+            with translated():
+                pipe = self.plane.redis.pipeline(transaction=False)
+                for command_id in gone:
+                    pipe.lrem(key, 0, command_id)
+                await pipe.execute()
+        return [command for command in found if command is not None]
+
+    async def recent(self, limit: int = 100) -> list[Command]:
+        """The commands that changed last, of all models, newest first."""
+        ids = dict.fromkeys(entry["id"] for entry in await self.journal(limit * 4) if entry["id"])
+        return [command for command in await self.read(list(ids)[:limit]) if command is not None]
+
+    async def journal(self, limit: int = 100) -> list[dict[str, str]]:
+        """The last transitions, newest first."""
+        with translated():
+            rows = await self.plane.redis.xrevrange(self.plane.keys.command_journal(), count=limit)
+        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in rows]
+
+    async def waiting(self, channel: str) -> int:
+        with translated():
+            return int(await self.plane.redis.llen(self.plane.keys.channel_todo(channel)))
+
+    async def effects(self, *, now_ms: int | None = None) -> list[Effect]:
+        """Values of successes that the board should show but perhaps does not: whoever wrote the success was lost."""
+        with translated():
+            rows = await self.plane.redis.hgetall(self.plane.keys.command_effects())
+        now = self.plane.clock.now_ms() if now_ms is None else now_ms
+        found = []
+        for command_id, row in rows.items():
+            address, value, ts = row.decode().split(" ")
+            if int(ts) <= now - _EFFECT_AGE_MS:
+                found.append(Effect(command_id.decode(), Address.parse(address), float(value), int(ts)))
+        return found
+
+    async def settled(self, effects: Sequence[Effect]) -> None:
+        """The board shows them."""
+        if effects:
+            with translated():
+                ids = [effect.command_id for effect in effects]
+                await self.plane.redis.hdel(self.plane.keys.command_effects(), *ids)
+
+
+def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:
+    match reply[0]:
+        case -1:
+            return Conflict(
+                f"idempotency key {key!r} belongs to command {reply[1].decode()!r} with another request",
+                code="idempotency_mismatch",
+                hint="use a new key for a new request",
+            )
+        case -2:
+            return Overloaded(
+                f"{reply[1]} commands wait for the channel of {address} already",
+                code="too_many_commands",
+                hint="is the channel online? commands expire after points.command_expiry_s",
+                retry_after_s=5,
+            )
+        case -3:
+            return Conflict(
+                f"{address} is selected by {reply[1].decode()!r}",
+                code="selected_by_other",
+                hint="wait until the selection ends, or ask its owner to cancel it",
+            )
+        case -4:
+            return Conflict(
+                f"{address} must be selected first",
+                code="not_selected",
+                hint="select it with the same value, then operate",
+            )
+        case _:
+            return Conflict(
+                f"{address} is selected for the value {reply[1].decode()}",
+                code="selected_other_value",
+                hint="operate with the selected value, or select again",
+            )

@@ -1,0 +1,236 @@
+-- Shared by the scripts that write to the board, also those of other rooms: board_write(k, a) writes batches.
+-- KEYS k the feed, then per batch: values, times, qualities, mark. ARGV a now in ms ('' = the server's clock), a+1 ms that a time
+-- may lie in the future, a+2 single|batch|off (messages), a+3 '1' in a cluster, a+4 number of batches, then per batch: key as it
+-- stands in the feed, pub/sub channel, ms of all values (0 = now), ms of each value ('' or 'ms,ms'), 'id:value,…',
+-- 'id:quality,…' of values that are not good, the same of points without a value, origin, ms to live (0 = for ever), id of this
+-- write: a repeat after a lost reply finds it in the mark. Keys built: none.
+-- Returns {accepted, late, duplicates, equal, clamped} in points.
+local board_write
+do
+  local PIECE = 4000 -- what unpack may put on the stack
+  local function int(n) return string.format('%.0f', n) end
+
+  local function each(command, key, list, n)
+    for from = 1, n, PIECE do redis.call(command, key, unpack(list, from, math.min(from + PIECE - 1, n))) end
+  end
+
+  local function hmget(key, ids)
+    local found = {}
+    for from = 1, #ids, PIECE do
+      local to = math.min(from + PIECE - 1, #ids)
+      local part = redis.call('HMGET', key, unpack(ids, from, to))
+      for i = 1, to - from + 1 do found[from + i - 1] = part[i] end
+    end
+    return found
+  end
+
+  local function words(text)
+    local found = {}
+    for id, word in string.gmatch(text, '([^:,]+):(%a+)') do found[id] = word end
+    return found
+  end
+
+  local function feed(key, name, ms, d, q, times, late, origin)
+    local entry = { 'k', name, 't', ms, 'd', d }
+    local function add(field, value) entry[#entry + 1] = field entry[#entry + 1] = value end
+    if q ~= '' then add('q', q) end
+    if times ~= '' then add('p', times) end
+    if late then add('l', '1') end
+    if origin ~= '' then add('o', origin) end
+    redis.call('XADD', key, '*', unpack(entry))
+  end
+
+  -- Messages go out only when somebody listens; in a cluster that may be on another node.
+  local patterns
+  local function publish(channel, mode, is_cluster, d)
+    if mode == 'off' or d == '' then return end
+    if not is_cluster then
+      patterns = patterns or redis.call('PUBSUB', 'NUMPAT')
+      if patterns == 0 and redis.call('PUBSUB', 'NUMSUB', channel)[2] == 0 then return end
+    end
+    if mode == 'batch' then
+      redis.call('PUBLISH', channel, d)
+    else
+      for pair in string.gmatch(d, '[^,]+') do redis.call('PUBLISH', channel, pair) end
+    end
+  end
+
+  -- Points that change nothing but their quality. Returns 'id:quality,…' of those that do.
+  local function mark_only(key, marks)
+    local ids, wanted, changed = {}, {}, {}
+    for id, word in string.gmatch(marks, '([^:,]+):(%a+)') do ids[#ids + 1] = id wanted[#ids] = word end
+    local had, set, gone = hmget(key, ids), {}, {}
+    for i, id in ipairs(ids) do
+      if wanted[i] ~= (had[i] or 'good') then
+        changed[#changed + 1] = id .. ':' .. wanted[i]
+        if wanted[i] == 'good' then gone[#gone + 1] = id else set[#set + 1] = id set[#set + 1] = wanted[i] end
+      end
+    end
+    each('HSET', key, set, #set)
+    each('HDEL', key, gone, #gone)
+    return table.concat(changed, ',')
+  end
+
+  -- Sort out the points of a batch one by one: when a time is not newer than all that the hash has, or lies in the future.
+  local function sift(k, d, q, ts, times, now, limit, newest)
+    local s = { ids = {}, flat = {}, flat_ts = {}, pairs = {}, ms = {}, q = {}, late = {}, late_ms = {}, late_q = {},
+      good = {}, poor = {}, accepted = 0, duplicates = 0, equal = 0, clamped = 0, newest = newest }
+    local ids, values, n = s.ids, {}, 0
+    for id, value in string.gmatch(d, '([^:]+):([^,]+),?') do n = n + 1 ids[n] = id values[n] = value end
+    local ms, next_ms = {}, times ~= '' and string.gmatch(times, '%d+')
+    local quality, oldest = words(q), math.huge
+    for i = 1, n do
+      local t = next_ms and tonumber(next_ms()) or ts
+      if t == 0 then t = now end
+      if t > limit then
+        t = now
+        s.clamped = s.clamped + 1
+        if quality[ids[i]] ~= 'bad' then quality[ids[i]] = 'uncertain' end
+      end
+      ms[i] = t
+      if t < oldest then oldest = t end
+    end
+    local had = oldest <= newest and hmget(KEYS[k + 1], ids) or {}
+    local same, at = {}, {}
+    for i = 1, n do
+      if had[i] and tonumber(had[i]) == ms[i] then same[#same + 1] = ids[i] at[#same] = i end
+    end
+    local old, old_q = hmget(KEYS[k], same), hmget(KEYS[k + 2], same)
+    local repeated = {}
+    for j, i in ipairs(at) do
+      if old[j] == values[i] and (old_q[j] or nil) == quality[ids[i]] then
+        repeated[i] = true
+      else
+        s.equal = s.equal + 1
+      end
+    end
+    for i = 1, n do
+      local id, t, word = ids[i], ms[i], quality[ids[i]]
+      if repeated[i] then
+        s.duplicates = s.duplicates + 1
+      elseif had[i] and tonumber(had[i]) > t then
+        s.late[#s.late + 1] = id .. ':' .. values[i]
+        s.late_ms[#s.late] = int(t)
+        if word then s.late_q[#s.late_q + 1] = id .. ':' .. word end
+      else
+        local m = s.accepted
+        s.flat[2 * m + 1], s.flat[2 * m + 2] = id, values[i]
+        s.flat_ts[2 * m + 1], s.flat_ts[2 * m + 2] = id, int(t)
+        m = m + 1
+        s.accepted, s.pairs[m], s.ms[m] = m, id .. ':' .. values[i], int(t)
+        if t > s.newest then s.newest = t end
+        if word then
+          s.q[#s.q + 1] = id .. ':' .. word
+          s.poor[#s.poor + 1] = id
+          s.poor[#s.poor + 1] = word
+        else
+          s.good[#s.good + 1] = id
+        end
+      end
+    end
+    return s
+  end
+
+  -- The time for the field t (the newest), and the field p: '' when all are the same.
+  local function joined(ms)
+    local top, is_one = ms[1], true
+    for i = 2, #ms do
+      if ms[i] ~= ms[1] then is_one = false end
+      if ms[i] > top then top = ms[i] end
+    end
+    return top, is_one and '' or table.concat(ms, ',')
+  end
+
+  local function newest_of(key)
+    local top = 0
+    for _, ms in ipairs(redis.call('HVALS', key)) do top = math.max(top, tonumber(ms) or 0) end
+    return top
+  end
+
+  local function put(k, a, now, limit, mode, is_cluster, stream, sums)
+    local name, channel, ts, times, d, q = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]
+    local origin, nonce = ARGV[a + 7], ARGV[a + 9]
+    local changed = ARGV[a + 6] ~= '' and mark_only(KEYS[k + 2], ARGV[a + 6]) or ''
+    local function add(accepted, late, duplicates, equal, clamped)
+      sums[1], sums[2], sums[3] = sums[1] + accepted, sums[2] + late, sums[3] + duplicates
+      sums[4], sums[5] = sums[4] + equal, sums[5] + clamped
+    end
+    if d == '' then
+      if changed ~= '' then feed(stream, name, int(now), '', changed, '', false, origin) end
+      return
+    end
+    local mark = redis.call('GET', KEYS[k + 3])
+    local newest, last = string.match(mark or '', '^(%d+) (.*)$')
+    newest = tonumber(newest) or newest_of(KEYS[k + 1])
+    if last == nonce then
+      add(select(2, string.gsub(d, ':', '')), 0, 0, 0, 0)
+      return
+    end
+    if ts == 0 then ts = now end
+    if times == '' and ts > newest and ts <= limit then
+      local flat, flat_ts, ms, n = {}, {}, int(ts), 0
+      for id, value in string.gmatch(d, '([^:]+):([^,]+),?') do
+        flat[n + 1], flat[n + 2] = id, value
+        flat_ts[n + 1], flat_ts[n + 2] = id, ms
+        n = n + 2
+      end
+      each('HSET', KEYS[k], flat, n)
+      each('HSET', KEYS[k + 1], flat_ts, n)
+      local has_marks = redis.call('EXISTS', KEYS[k + 2]) == 1
+      if has_marks or q ~= '' then
+        local quality, good, poor = words(q), {}, {}
+        for i = 1, n, 2 do
+          local id = flat[i]
+          local word = quality[id]
+          if word then poor[#poor + 1] = id poor[#poor + 1] = word else good[#good + 1] = id end
+        end
+        if has_marks then each('HDEL', KEYS[k + 2], good, #good) end
+        each('HSET', KEYS[k + 2], poor, #poor)
+      end
+      redis.call('SET', KEYS[k + 3], ms .. ' ' .. nonce)
+      if changed ~= '' then q = q == '' and changed or q .. ',' .. changed end
+      feed(stream, name, ms, d, q, '', false, origin)
+      publish(channel, mode, is_cluster, d)
+      add(n / 2, 0, 0, 0, 0)
+      return
+    end
+
+    local s = sift(k, d, q, ts, times, now, limit, newest)
+    each('HSET', KEYS[k], s.flat, #s.flat)
+    each('HSET', KEYS[k + 1], s.flat_ts, #s.flat_ts)
+    each('HDEL', KEYS[k + 2], s.good, #s.good)
+    each('HSET', KEYS[k + 2], s.poor, #s.poor)
+    redis.call('SET', KEYS[k + 3], int(s.newest) .. ' ' .. nonce)
+    if changed ~= '' then s.q[#s.q + 1] = changed end
+    if s.accepted > 0 then
+      local top, differing = joined(s.ms)
+      local text = table.concat(s.pairs, ',')
+      feed(stream, name, top, text, table.concat(s.q, ','), differing, false, origin)
+      publish(channel, mode, is_cluster, text)
+    elseif changed ~= '' then
+      feed(stream, name, int(now), '', changed, '', false, origin)
+    end
+    if #s.late > 0 then
+      local top, differing = joined(s.late_ms)
+      feed(stream, name, top, table.concat(s.late, ','), table.concat(s.late_q, ','), differing, true, origin)
+    end
+    add(s.accepted, #s.late, s.duplicates, s.equal, s.clamped)
+  end
+
+  board_write = function(k, a)
+    local now = tonumber(ARGV[a])
+    if not now then
+      local t = redis.call('TIME')
+      now = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
+    local sums = { 0, 0, 0, 0, 0 }
+    for b = 0, tonumber(ARGV[a + 4]) - 1 do
+      local keys, args = k + 1 + 4 * b, a + 5 + 10 * b
+      put(keys, args, now, now + tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3] == '1', KEYS[k], sums)
+      if ARGV[args + 8] ~= '0' then
+        for i = 0, 3 do redis.call('PEXPIRE', KEYS[keys + i], ARGV[args + 8]) end
+      end
+    end
+    return sums
+  end
+end

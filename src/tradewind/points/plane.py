@@ -1,0 +1,91 @@
+"""What every part of the point room needs to reach Redis: link, key names, scripts, settings, clock.
+
+In a cluster each channel has a slot of its own; `at` finds the way to it. Elsewhere everything is in one place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tradewind.clock import Clock
+from tradewind.errors import Unavailable
+from tradewind.redis.connection import RETRYABLE, Link, translated
+from tradewind.redis.keys import Keys
+from tradewind.redis.scripts import Scripts
+from tradewind.settings import Settings
+
+PACKAGE = "tradewind.points"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where some keys are."""
+
+    link: Link
+    scripts: Scripts
+
+    @property
+    def redis(self) -> Any:
+        """The link's client; Any, because redis-py types every reply as str or bytes or more and ours are bytes."""
+        return self.link.client
+
+    async def ask(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Read with several commands at one instant; tried twice. Raises Unavailable."""
+        for attempt in (1, 2):
+            pipe = self.redis.pipeline(transaction=True)
+            for command in commands:
+                pipe.execute_command(*command)
+            with translated(self.link):
+                try:
+                    replies: list[Any] = await pipe.execute()
+                    return replies
+                except RETRYABLE:
+                    if attempt == 2:
+                        raise
+            with contextlib.suppress(Unavailable, *RETRYABLE):
+                await self.link.refresh()
+        raise AssertionError("not reached")
+
+
+class PointPlane:
+    def __init__(self, link: Link, settings: Settings, clock: Clock | None = None) -> None:
+        self.link = link
+        self.all_settings = settings
+        self.settings = settings.points
+        self.keys = Keys(settings.key_prefix, cluster=link.cluster)
+        self.clock = clock or Clock()
+        self.home = Place(link, Scripts(link, PACKAGE, settings.redis.max_retries))
+        self._places: dict[str, Place] = {}
+
+    @property
+    def redis(self) -> Any:
+        return self.home.redis
+
+    @property
+    def scripts(self) -> Scripts:
+        return self.home.scripts
+
+    def at(self, channel: str) -> Place:
+        """Where the keys of a channel are; `` for everything that belongs to no channel."""
+        if not channel or not self.link.cluster:
+            return self.home
+        place = self._places.get(channel)
+        if place is None:
+            settings = self.all_settings.redis
+            link = Link(self.link.target, settings, tag=channel)
+            place = self._places[channel] = Place(link, Scripts(link, PACKAGE, settings.max_retries))
+        return place
+
+    async def forget(self, channel: str) -> None:
+        """Close the connections to the slot of a channel that is gone; they are made again when needed."""
+        place = self._places.pop(channel, None)
+        if place is not None:
+            await place.link.close()
+
+    async def close(self) -> None:
+        """Close what this plane opened; the link it was given stays open."""
+        for channel in list(self._places):
+            await self.forget(channel)

@@ -1,0 +1,81 @@
+"""A Modbus TCP server of pymodbus in a process of its own. As a program: `modbus_server.py PORT OPTIONS-as-JSON`.
+
+Each unit has 1,000 holding registers (register n holds n), 1,000 input registers (n + 10000), 1,000 coils and discrete
+inputs (on where n is divisible by 3). Holding register 999 counts the reads that cover it. Options: `units`, `rtu`,
+`delay_ms` before each answer, `holes` (registers that are refused), `most` (registers in one read), `gone` (units that
+the gateway cannot reach).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pymodbus.constants import ExcCodes
+from pymodbus.framer import FramerType
+from pymodbus.server import ModbusTcpServer
+from pymodbus.simulator import DataType, SimData, SimDevice
+
+from tests.process import Server, accepts, free_port, running
+
+SIZE = 1000
+COUNTER = 999
+
+
+async def act(options: dict[str, Any], unit: int, function: int, start: int, address: int, count: int,
+              registers: list[int], _: Any) -> ExcCodes | None:  # fmt: skip
+    await asyncio.sleep(options.get("delay_ms", 0) / 1000)
+    if unit in options.get("gone", ()):
+        return ExcCodes.GATEWAY_NO_RESPONSE
+    if function == 3:
+        if count > options.get("most", 125):
+            return ExcCodes.ILLEGAL_VALUE
+        if any(address <= hole < address + count for hole in options.get("holes", ())):
+            return ExcCodes.ILLEGAL_ADDRESS
+        if address <= COUNTER < address + count:
+            registers[COUNTER - start] = (registers[COUNTER - start] + 1) % 65536
+    return None
+
+
+def device(unit: int, options: dict[str, Any]) -> SimDevice:
+    def registers(base: int) -> list[SimData]:
+        return [SimData(0, values=[base + n for n in range(SIZE)], datatype=DataType.REGISTERS)]
+
+    def bits() -> list[SimData]:
+        return [SimData(0, values=[n % 3 == 0 for n in range(SIZE)], datatype=DataType.BITS)]
+
+    return SimDevice(
+        unit, simdata=(bits(), bits(), registers(0), registers(10_000)), action=partial(act, options, unit)
+    )
+
+
+async def serve(port: int, options: dict[str, Any]) -> None:
+    devices = [device(unit, options) for unit in options.get("units", [1])]
+    framer = FramerType.RTU if options.get("rtu") else FramerType.SOCKET
+    await ModbusTcpServer(devices, framer=framer, address=("127.0.0.1", port)).serve_forever()
+
+
+@contextlib.contextmanager
+def modbus_server(**options: Any) -> Iterator[Server]:
+    root = Path(__file__).parents[2]
+
+    def make(folder: Path) -> Server:
+        port = free_port()
+        argv = [sys.executable, "-m", "tests.points.modbus_server", str(port), json.dumps(options)]
+        env = {"PYTHONPATH": str(root)}
+        return Server(
+            argv, port=port, url=f"tcp://127.0.0.1:{port}", folder=folder, is_ready=lambda: accepts(port), env=env
+        )
+
+    with running(make) as server:
+        yield server
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), json.loads(sys.argv[2])))
