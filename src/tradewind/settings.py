@@ -153,9 +153,11 @@ class FlowSettings(_Group):
 
 
 class PointSettings(_Group):
-    """`publish`: the seed's message per change, several joined by commas, or none. `strict`: refuse undeclared points."""
+    """`publish`: the seed's message per change, several joined by commas, or none. `point_channels`: also a message on
+    `comsrv:1001:m:10001`, a channel per point. `strict`: refuse undeclared points."""
 
     publish: Literal["single", "batch", "off"] = "single"
+    point_channels: bool = False
     strict: bool = False
     feed_max_bytes: Count = 256_000_000
     future_s: Seconds = 5

@@ -131,9 +131,15 @@ async def test_a_flow_deleted_while_it_runs_leaves_nothing(
             await there.until(is_forgotten, "the end of its rows", 10)
             archived = there.rows("SELECT id FROM tasks WHERE id LIKE ?", f"{flow_id}%")
             assert archived, "the task archive stays"
-            again = await there.register({"only": "f_step"}, id=flow_id)
-            ended = await there.end(again, await there.run(again))
-            assert (ended.status, ended.cycle) == ("completed", 0)
+            for n in (1, 2, 3):  # at once again under the same name: nothing of the one before comes into it
+                await there.register(
+                    {"first": "f_step", f"n{n}": ("f_step", {"ms": 20 * n})}, f"first.out>n{n}.x", id=flow_id
+                )
+                ended = await there.end(flow_id, await there.run(flow_id))
+                assert (ended.status, ended.cycle, ended.outputs[f"n{n}"]["out"]) == ("completed", 0, 2)
+                await there.flows.delete(flow_id)
+            for n in (1, 2, 3):
+                await there.no_queues(flow_id, 0, ["first", f"n{n}"])
 
 
 async def _logged(there: FlowProbe, flow_id: str) -> bool:

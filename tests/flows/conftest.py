@@ -12,8 +12,8 @@ import pytest
 from tests.flows.engine import Engine, open_engine
 from tests.flows.engine_nodes import stage
 
-#: The embedded server's kind for the embedded transport.
-SERVERS = {"local": "valkey", "amqp": "redis_7"}
+#: The embedded server's kind for the embedded transport; `cluster` is for tests that ask for it.
+SERVERS = {"local": "valkey", "amqp": "redis_7", "cluster-local": "cluster3", "cluster-amqp": "cluster3"}
 
 
 @pytest.fixture(params=["local", "amqp"])
@@ -26,7 +26,7 @@ async def make_station(
     request: pytest.FixtureRequest, transport: str, key_prefix: str, tmp_path: Path
 ) -> AsyncIterator[Callable[..., Awaitable[Engine]]]:
     """`await make_station(worker__concurrency=1)`: one with settings of its own."""
-    server = request.getfixturevalue(SERVERS[transport])
+    server, transport = request.getfixturevalue(SERVERS[transport]), transport.removeprefix("cluster-")
     broker = request.getfixturevalue("rabbitmq").url if transport == "amqp" else ""
     stage.clear()
     async with contextlib.AsyncExitStack() as stack:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import aio_pika
-import redis.asyncio
 
 from tests.flows.engine_nodes import stage
 from tests.flows.flow_nodes import flow
@@ -36,7 +35,7 @@ async def until(look: Callable[[], Awaitable[Any]], what: str = "it", timeout_s:
 
 
 class Engine:
-    """`redis`: a bare client, answers decoded. Flow ids are made anew for each test."""
+    """`redis`: the bare client. Flow ids are made anew for each test."""
 
     def __init__(self, station: Station, transport: str, prefix: str, broker_url: str) -> None:
         self.station = station
@@ -50,7 +49,7 @@ class Engine:
         self._made = 0
 
     @property
-    def redis(self) -> redis.asyncio.Redis:
+    def redis(self) -> Any:  # its answers are typed for every mode at once
         return self.link.client
 
     @property

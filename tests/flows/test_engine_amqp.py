@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import aio_pika
@@ -108,7 +109,7 @@ async def test_a_foreign_program_feeds_a_handle_that_waits_for_the_outside(stati
     async with foreign(station) as bare:
         for component, node, handle in ((0, "ask", "word"), (1, "plain", "x")):
             key = f"flow.{flow_id}.component.{component}.cycle.{cycle}.from.robot.handle.out.to.{node}.handle.{handle}"
-            await until(lambda k=key: _sent(bare, k), "a queue")
+            await until(partial(_sent, bare, key), "a queue")
     ended = await station.end(flow_id, cycle)
     assert (ended.got("ask"), ended.got("plain")) == ("hi", "hi")
 

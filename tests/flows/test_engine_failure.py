@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.flows.engine import Ended, Engine
+from tests.flows.engine import Ended, Engine, until
 from tests.flows.engine_nodes import stage
 
 
@@ -61,8 +60,8 @@ async def test_a_failure_waits_for_no_slow_branch(station: Engine) -> None:
 async def test_a_trigger_rule_decides(station: Engine, rule: str, parents: str, state: str) -> None:
     kinds = {"value": ("e_send", {"values": {"a": 1}}), "failed": "e_fail", "skipped": ("e_send", {"values": {"b": 1}})}
     first, second = parents.split()
-    nodes: dict[str, Any] = {"p": kinds[first], "q": kinds[second], "j": ("e_gather", {}, {"trigger_rule": rule}), "end": "e_note"}
-    nodes["after"] = ("e_gather", {}, {"trigger_rule": "all_done"})
+    nodes: dict[str, Any] = {"p": kinds[first], "q": kinds[second], "end": "e_note"}
+    nodes |= {"j": ("e_gather", {}, {"trigger_rule": rule}), "after": ("e_gather", {}, {"trigger_rule": "all_done"})}
     ended = await station.go(nodes, "p.a>j.data", "q.a>j.data", "j.a>end.x", "end.a>after.data")
     assert ended.states["j"] == state
     assert ended.states["end"] == state
@@ -111,8 +110,11 @@ async def test_a_node_past_its_timeout_fails(station: Engine) -> None:
 async def test_a_timeout_is_an_attempt_and_is_retried(station: Engine) -> None:
     flow_id = await station.register({"slow": ("e_block", {}, {"timeout": 0.3, "retries": 1, "backoff": 0.1})})
     cycle = await station.run(flow_id)
-    while stage.ran(flow_id) != ["slow", "slow"]:
-        await asyncio.sleep(0.005)
+
+    async def is_twice() -> bool:
+        return stage.ran(flow_id) == ["slow", "slow"]
+
+    await until(is_twice, "the second attempt")
     stage.gate(flow_id).set()
     assert (await station.end(flow_id, cycle)).status == "completed"
 

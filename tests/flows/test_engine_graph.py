@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.flows.engine import Engine
 
 
@@ -93,7 +95,8 @@ async def test_a_payload_of_a_megabyte_passes(station: Engine) -> None:
 
 
 async def test_payloads_keep_their_json(station: Engine) -> None:
-    value = {"": [], "empty": {}, "n": None, "big": 2**53 + 1, "f": 0.1, "text": 'quotes " \\ ü 价格 \n', "deep": [[[1]]]}
+    value: dict[str, Any] = {"": [], "empty": {}, "n": None, "big": 2**53 + 1, "f": 0.1, "deep": [[[1]]]}
+    value["text"] = 'quotes " \\ ü 价格 \n'
     ended = await station.go({"s": ("e_send", {"values": {"a": value}}), "t": "e_note"}, "s.a>t.x")
     assert ended.got("t") == value
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from typing import Any
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 DAY, WEEK = 86_400, 604_800
-NODES = {"s": "e_send", "slow": "e_block", "d": ("e_note", {}), "bad": "e_fail", "lost": "e_note"}
+NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "d": ("e_note", {}), "bad": "e_fail", "lost": "e_note"}
 EDGES = ["s.a>slow.value", "slow.a>d.x", "bad.a>lost.x"]
 
 

@@ -38,7 +38,8 @@ class Watch:
 
 
 async def test_an_observer_sees_keys_and_bodies_of_the_seed(station: Engine) -> None:
-    nodes = {"price": ("e_send", {"values": {"a": {"close": 5}}, "signal": "PRICE_DATA"}), "ai": "e_note", "buy": "e_two"}
+    price = ("e_send", {"values": {"a": {"close": 5}}, "signal": "PRICE_DATA"})
+    nodes: dict[str, Any] = {"price": price, "ai": "e_note", "buy": "e_two"}
     flow_id = await station.register(nodes, "price.a>ai.x", "ai.a>buy.x", "price.a>buy.y")
     watch = Watch(station)
     await watch.bind(f"watch-{flow_id}", f"flow.{flow_id}.component.*.cycle.*.from.*.handle.*.to.*.handle.*")

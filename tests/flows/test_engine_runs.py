@@ -150,9 +150,9 @@ async def test_a_cycle_can_be_run_again_with_what_it_was_given(station: Engine) 
 
 
 async def test_a_webhook_feeds_what_its_trigger_names(station: Engine) -> None:
-    nodes = {"ask": "e_ask", "other": "e_two"}
+    nodes, triggers = {"ask": "e_ask", "other": "e_two"}, [{"type": "webhook", "to": "ask.word"}]
     flow_id = await station.register(
-        nodes, "ask.a>other.x", schedule={"manual": True}, interval=None, triggers=[{"type": "webhook", "to": "ask.word"}]
+        nodes, "ask.a>other.x", schedule={"manual": True}, interval=None, triggers=triggers
     )
     cycle = await station.flows.webhook(flow_id, {"n": 1})
     ended = await station.end(flow_id, cycle)

@@ -181,9 +181,11 @@ async def test_changes_are_told_as_they_happen(station: Engine) -> None:
         await until(told, "the end")
     finally:
         listener.cancel()
-        await pubsub.aclose()
+        await pubsub.aclose()  # type: ignore[no-untyped-call]
     assert {e["flow_id"] for e in heard} == {ended.flow_id}
     assert heard[0]["event"] == "cycle_started"
     events = [(e["event"], e["node_id"]) for e in heard]
-    assert {("node_running", "s"), ("node_completed", "s"), ("node_failed", "bad"), ("cycle_failed", None)} <= set(events)
+    assert {("node_running", "s"), ("node_completed", "s"), ("node_failed", "bad"), ("cycle_failed", None)} <= set(
+        events
+    )
     assert events.index(("node_running", "s")) < events.index(("node_completed", "s"))

@@ -155,7 +155,8 @@ async def test_a_terminate_flag_set_by_hand_stops_a_running_node(station: Engine
 
 
 async def test_cancelling_the_task_of_a_node_terminates_the_node(station: Engine) -> None:
-    flow_id = await station.register({"slow": "e_block", "d": "e_note", "wait": ("delay", {"seconds": 60})}, "slow.a>d.x")
+    nodes = {"slow": "e_block", "d": "e_note", "wait": ("delay", {"seconds": 60})}
+    flow_id = await station.register(nodes, "slow.a>d.x")
     cycle = await station.run(flow_id)
     await station.running(flow_id, "slow")
     await station.node_is(flow_id, cycle, "wait", "pending")
@@ -221,10 +222,13 @@ async def test_a_node_that_is_cancelled_before_its_first_step_gives_its_slot_bac
     flow_id = await station.register({"slow": "e_block", "d": "e_note"}, "slow.a>d.x")
     worker, start = station.station.workers[0], station.station.workers[0].start
 
+    def cancel(task_id: str) -> None:
+        worker._stop_run(worker._runs[task_id], Status.CANCELLED)
+
     async def start_and_stop(batch: list[Any]) -> None:
         """The message that cancels it is read in the turn in which it is given to the worker."""
         for taken in batch:
-            asyncio.get_running_loop().call_soon(lambda: worker._stop_run(worker._runs[taken.id], Status.CANCELLED))
+            asyncio.get_running_loop().call_soon(cancel, taken.id)
         await start(batch)
 
     monkeypatch.setattr(worker, "start", start_and_stop)

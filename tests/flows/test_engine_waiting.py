@@ -36,7 +36,8 @@ async def test_a_delay_passes_values_on_later(station: Engine) -> None:
 async def test_a_person_decides_while_other_work_goes_on(make_station: Make) -> None:
     station = await make_station(worker__concurrency=1)
     nodes = {"s": ("e_send", {"values": {"a": {"sum": 9}}}), "ok": ("approval", {"message": "Sell?"}), "yes": "e_note"}
-    flow_id = await station.register({**nodes, "no": "e_note"}, "s.a>ok.request", "ok.approved>yes.x", "ok.rejected>no.x")
+    edges = ["s.a>ok.request", "ok.approved>yes.x", "ok.rejected>no.x"]
+    flow_id = await station.register({**nodes, "no": "e_note"}, *edges)
     cycle = await station.run(flow_id)
     await station.node_is(flow_id, cycle, "ok", "awaiting_input")
     assert (await station.go({"a": "e_send", "b": "e_note"}, "a.a>b.x")).status == "completed"

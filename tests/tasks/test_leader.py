@@ -63,7 +63,7 @@ async def test_same_scheduler_in_a_new_term_cannot_act_for_the_old_one(room: Roo
 async def test_two_of_them_lead_one_after_the_other(room: Room) -> None:
     one, two = Leadership(room.plane, "s1"), Leadership(room.plane, "s2")
     one.start()
-    await until(lambda: one.epoch == 1)
+    await until(lambda: one.epoch == 1 and one.changed.is_set())
     assert one.changed.is_set() and await room.control.leader() == "s1"
     assert 9000 < await room.redis.pttl(room.keys.leader()) <= 10_000
     two.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 import structlog
 
@@ -24,6 +25,7 @@ log = structlog.get_logger(__name__)
 #: Signals that a worker has not confirmed for so long are sent again.
 RESEND_MS = 2000
 LOOK_S = 1.0
+LEAVE_S = 0.5
 BATCH = 200
 #: So many queues are declared or deleted at a time; a cycle waits for no more than those before it.
 DECLARE = 200
@@ -37,6 +39,8 @@ class BrokerKeeper:
         self.plane = store.plane
         self.exchange = exchange
         self.news = asyncio.Event()
+        #: Cycles that have ended but have queues, and when that was seen.
+        self._ended: dict[str, float] = {}
 
     async def run(self) -> None:
         while True:
@@ -49,7 +53,7 @@ class BrokerKeeper:
                 log.warning("cycles wait for the broker", error=error.message)
                 await asyncio.sleep(0.5)
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(LEAVE_S if self._ended else LOOK_S):
                     await self.news.wait()
             except TimeoutError:
                 pass
@@ -83,6 +87,12 @@ class BrokerKeeper:
         keys = self.plane.keys
         if nodes:
             with translated():
+                left = await self.plane.tasks.redis.hmget(keys.flows_queues(), list(nodes))
+            # Of a deleted flow of the same name: what waits in them is not for this cycle.
+            stale = [(name, old.decode()) for name, old in zip(nodes, left, strict=True) if old]
+            if stale:
+                await self.exchange.delete_queues(queue for name, old in stale for queue in _queue_names(name, old))
+            with translated():
                 await self.plane.tasks.redis.hset(keys.flows_queues(), mapping=nodes)
             await self.exchange.declare_many(queues)
             if workers:
@@ -93,7 +103,8 @@ class BrokerKeeper:
             await self.plane.scripts.run("cycle_release", [keys.flows_held()], args)
 
     async def clean(self) -> None:
-        """Delete the queues of cycles that have ended."""
+        """Delete the queues of cycles that have ended, once their hosts have had time to leave: the broker answers a
+        consumer that comes too late by closing the channel of all others of that worker."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         with translated():
             declared = {k.decode(): v.decode() for k, v in (await client.hgetall(keys.flows_queues())).items()}
@@ -102,7 +113,16 @@ class BrokerKeeper:
                 flow_id, _, cycle = name.rpartition(":")
                 pipe.sismember(keys.flow_running(flow_id), cycle)
             running = await pipe.execute() if declared else []
-        ended = [name for name, is_running in zip(declared, running, strict=True) if not is_running]
+        over = {name for name, is_running in zip(declared, running, strict=True) if not is_running}
+        now, new = time.monotonic(), over - self._ended.keys()
+        self._ended = {name: self._ended.get(name, now) for name in over}
+        if new:
+            with translated():
+                hosts = await client.hmget(keys.flows_hosts(), *new)
+                await client.hdel(keys.flows_hosts(), *new)
+                for worker in {host.decode() for host in hosts if host}:
+                    await client.publish(keys.control(worker), "host:")
+        ended = [name for name, since in self._ended.items() if now - since >= LEAVE_S]
         while ended:
             some: list[str] = []
             queues: list[str] = []
@@ -110,10 +130,9 @@ class BrokerKeeper:
             while ended and len(queues) < DECLARE:
                 some.append(name := ended.pop(0))
                 flow_id, _, cycle = name.rpartition(":")
-                queues += [queue_name(flow_id, int(cycle), node) for node in declared[name].split()]
+                queues += _queue_names(name, declared[name])
                 pipe.delete(keys.cycle_unsent(flow_id, int(cycle)))
             pipe.hdel(keys.flows_queues(), *some)
-            pipe.hdel(keys.flows_hosts(), *some)
             pipe.zrem(keys.flows_unsent(), *some)
             await self.exchange.delete_queues(queues)
             with translated():
@@ -128,7 +147,8 @@ class BrokerKeeper:
         workers = await self._workers()
         if not workers:
             return
-        lost = [name for name in (raw.decode() for raw in declared) if hosts.get(name) not in workers]
+        names = {raw.decode() for raw in declared} - self._ended.keys()
+        lost = [name for name in names if hosts.get(name) not in workers]
         if lost:
             await self._host({name: random.choice(workers) for name in lost})
 
@@ -181,6 +201,11 @@ class BrokerKeeper:
             return await self.store.plan(flow_id, version.decode()) if version else None
         except NotFound:
             return None
+
+
+def _queue_names(name: str, nodes: str) -> list[str]:
+    flow_id, _, cycle = name.rpartition(":")
+    return [queue_name(flow_id, int(cycle), node) for node in nodes.split()]
 
 
 def queues_of(plan: Plan, cycle: int) -> dict[str, list[str]]:

@@ -84,8 +84,9 @@ class SignalHost:
         flow_id, _, number = name.rpartition(":")
         cycle = int(number)
         with translated():
-            version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
-        if version is None:
+            cycle_key = self.plane.keys.cycle(flow_id, cycle)
+            version, status = await self.plane.tasks.redis.hmget(cycle_key, "version", "status")
+        if version is None or status != b"running":
             return
         try:
             plan = await self.store.plan(flow_id, version.decode())

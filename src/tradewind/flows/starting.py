@@ -113,7 +113,7 @@ def _chosen(plan: Plan, request: RunRequest) -> list[str] | None:
 async def _stored(
     store: FlowStore, plan: Plan, flow_id: str, request: RunRequest, only: Sequence[str] | None
 ) -> list[Given]:
-    """What the chosen nodes get over edges from left-out ones: as in the named cycle, else as last kept; else nothing."""
+    """What the chosen nodes get over edges from left-out ones: as in the named cycle, or as last kept."""
     if only is None:
         return []
     chosen = set(only)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tradewind.errors import Invalid, Problem
-from tradewind.ids import is_id
-from tradewind.models.fields import Fields, Report, number
+from tradewind.ids import ID, is_id
+from tradewind.models.fields import ID_HINT, Fields, Report, number
 from tradewind.models.functions import EXPRESSION
 from tradewind.models.spec import Calculation, Control, Input, ModelSpec, Output
 from tradewind.models.template import expand
@@ -94,7 +94,7 @@ class _Reader:
                 hint = f"the model is called {own!r}; leave the target out, or give the model that name"
                 self.report.add("foreign_target", targets[name], hint)
             return name
-        return fields.id("id" if "id" in fields.items else "name")
+        return fields.id("id" if "id" in fields.items else "name", is_key=True)
 
     def _input(self, document: Any, path: str) -> Input:
         fields = Fields(document, path, self.report, _INPUT)
@@ -180,8 +180,8 @@ class _Reader:
 
     def _control(self, field: str, document: Any) -> Control:
         path = f"controls.{field}"
-        if not is_id(field):
-            self.report.add("bad_name", path, "1 to 64 letters, digits, _ or -; not a reserved word")
+        if ID.fullmatch(field) is None:
+            self.report.add("bad_name", path, ID_HINT)
         fields = Fields({} if document is None else document, path, self.report, _CONTROL)
         low, high = _bounds(fields)
         step = fields.number("step", least=0.0)

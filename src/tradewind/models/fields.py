@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tradewind.errors import Problem
-from tradewind.ids import is_id
+from tradewind.ids import ID, RESERVED
 
-ID_HINT = "1 to 64 letters, digits, _ or -; not a reserved word"
+ID_HINT = "1 to 64 letters, digits, _ or -"
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
@@ -64,15 +64,18 @@ class Fields:
             return default
         return str(value)
 
-    def id(self, name: str) -> str:
-        """A name by the rules of ids; `` when there is none that could be used."""
+    def id(self, name: str, *, is_key: bool = False) -> str:
+        """A name by the rules of ids; `` when there is none that could be used. `is_key`: it becomes part of a key."""
         value = self.items.get(name)
         if value is None or value == "":
             self.missing(name, f"give it {ID_HINT}")
             return ""
         text = self.text(name)
-        if text and not is_id(text):
+        if text and ID.fullmatch(text) is None:
             self.report.add("bad_name", self.at(name), f"{text[:80]!r}: {ID_HINT}")
+            return ""
+        if is_key and text in RESERVED:
+            self.report.add("bad_name", self.at(name), f"{text!r} is a reserved word; choose another name")
             return ""
         return text
 

@@ -1,6 +1,6 @@
 """All models together: which point reaches which model, what must be computed again, in which order. Pure.
 
-Samples go in (`sample`, `age`), `settle` computes what they touch, `take` gives the outputs to be written. A model that
+Samples go in (`apply`, `age`), `settle` computes what they touch, `take` gives the outputs to be written. A model that
 remembers, and every model below one, is computed for each event time of a round; all others once at its end.
 """
 
@@ -14,7 +14,10 @@ import msgspec
 from tradewind.models.graph import ordered
 from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
 from tradewind.models.spec import ModelSpec, Output
-from tradewind.points.address import MEASUREMENT
+from tradewind.points.address import CONTROL, MEASUREMENT
+from tradewind.points.feed import FeedEntry
+
+_WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -67,6 +70,11 @@ class Network:
         self.values: list[float | None] = [None] * size
         self.qualities = [BAD] * size
         self.times = [0] * size
+        self._stale: set[int] = set()
+        self._channel_of = ["" for _ in slots]
+        for (address, _), slot in slots.items():
+            service, entity, _, _ = address.split(":")
+            self._channel_of[slot] = entity if service == "comsrv" else ""
         self._aged = [(slot, age_ms) for (_, age_ms), slot in slots.items() if age_ms]
         self._slots: dict[str, tuple[int, ...]] = {}
         for (address, _), slot in slots.items():
@@ -109,6 +117,11 @@ class Network:
         return list(self._slots)
 
     @property
+    def control_addresses(self) -> list[str]:
+        """Those of them that are control values, of which the feed does not tell."""
+        return [address for address in self._slots if address.split(":")[2] == CONTROL]
+
+    @property
     def output_addresses(self) -> list[str]:
         return [
             _output(name, port.field) for name, ports in zip(self.names, self._ports, strict=True) for port in ports
@@ -130,32 +143,85 @@ class Network:
             newest = max((self.times[slot] for slot in program.slots), default=0)
             (self._touched_exact if at in self.exact else self._touched)[at] = newest
 
-    def sample(self, slots: Iterable[int], value: float | None, ts_ms: int, quality: int) -> None:
-        """A point has a new value; None: only its quality is new. Older ones than there are already are ignored."""
-        values, times = self.values, self.times
+    def apply(self, entry: FeedEntry) -> None:
+        """Take in a batch of the feed. Late ones change nothing: the board did not show them either."""
+        fields = self.index.get(entry.key)
+        if fields is None or entry.is_late:
+            return
+        quality = entry.quality()
+        ts_ms = entry.ts_ms
+        if entry.each_ts:
+            times = entry.times()
+            for field, value in entry.values().items():
+                if field in fields:
+                    self.sample(fields[field], value, times[field], _WORDS.get(quality.pop(field, ""), GOOD))
+        elif entry.data:
+            flat = iter(entry.data.replace(":", ",").split(","))
+            for field, text in zip(flat, flat, strict=True):
+                slots = fields.get(field)
+                if slots is not None:
+                    word = _WORDS[quality.pop(field, "good")] if quality else GOOD
+                    self.sample(slots, float(text), ts_ms, word)
+        for field, text in quality.items():  # what is left came without a value
+            for slot in fields.get(field, ()):
+                self.qualities[slot] = _WORDS[text]
+                self._stale.discard(slot)
+                self._touch(slot, ts_ms)
+
+    def sample(self, slots: Iterable[int], value: float, ts_ms: int, quality: int = GOOD) -> None:
+        """A point has a new value. Older ones than there are already are ignored."""
+        values, times, qualities = self.values, self.times, self.qualities
         for slot in slots:
             if ts_ms < times[slot]:
                 continue
-            if value is not None:
-                values[slot] = value
+            values[slot] = value
             times[slot] = ts_ms
-            self.qualities[slot] = quality
+            qualities[slot] = quality
             for at in self._exact_readers[slot]:
-                self._touched_exact[at] = ts_ms
+                if self._touched_exact.get(at, -1) < ts_ms:
+                    self._touched_exact[at] = ts_ms
             for at in self._other_readers[slot]:
                 if self._touched.get(at, -1) < ts_ms:
                     self._touched[at] = ts_ms
+            if self._stale:
+                self._stale.discard(slot)
 
-    def age(self, now_ms: int) -> None:
-        """Values past their age become uncertain, as of the moment when they did."""
+    def show(self, found: Mapping[str, Sample]) -> None:
+        """What the board shows, by address: takes in what is new in it."""
+        for address, sample in found.items():
+            for slot in self._slots.get(address, ()):
+                old = (self.values[slot], self.times[slot], self.qualities[slot])
+                if old != (sample.value, sample.ts_ms, sample.quality):
+                    self.sample((slot,), sample.value, sample.ts_ms, sample.quality)
+
+    def overdue(self, now_ms: int) -> set[str]:
+        """Channels with points past their age: only when they last answered tells whether those are stale."""
+        return {
+            self._channel_of[slot]
+            for slot, age_ms in self._aged
+            if self.times[slot] + age_ms < now_ms and self._channel_of[slot]
+        }
+
+    def age(self, now_ms: int, seen: Mapping[str, int]) -> None:
+        """Values past their age become uncertain, as of the moment when they did. `seen`: when channels last answered;
+        their unchanged points are as fresh as that."""
         for slot, age_ms in self._aged:
-            until = self.times[slot] + age_ms
-            if until < now_ms and self.qualities[slot] == GOOD:
-                self.qualities[slot] = UNCERTAIN
-                for at in self._exact_readers[slot]:
-                    self._touched_exact[at] = max(until, self._touched_exact.get(at, 0))
-                for at in self._other_readers[slot]:
-                    self._touched[at] = max(until, self._touched.get(at, 0))
+            since = max(self.times[slot], seen.get(self._channel_of[slot], 0))
+            if since + age_ms < now_ms:
+                if self.qualities[slot] == GOOD:
+                    self.qualities[slot] = UNCERTAIN
+                    self._stale.add(slot)
+                    self._touch(slot, since + age_ms)
+            elif slot in self._stale:
+                self._stale.remove(slot)
+                self.qualities[slot] = GOOD
+                self._touch(slot, since)
+
+    def _touch(self, slot: int, ts_ms: int) -> None:
+        for at in self._exact_readers[slot]:
+            self._touched_exact[at] = max(ts_ms, self._touched_exact.get(at, 0))
+        for at in self._other_readers[slot]:
+            self._touched[at] = max(ts_ms, self._touched.get(at, 0))
 
     def settle_exact(self) -> None:
         """Compute what must be computed for each event time; call it before samples of another time."""
@@ -212,6 +278,10 @@ class Network:
             if change < port.deadband and ts_ms - last.ts_ms < self._refresh_ms:
                 return None
         return Sample(value, ts_ms, quality)
+
+    def errors(self) -> dict[str, str]:
+        """Models that cannot be computed from what they have now, and why."""
+        return {name: p.error for name, p in zip(self.names, self.programs, strict=True) if p.error}
 
     def take(self) -> list[Change]:
         """The outputs that have changed since it was last called."""

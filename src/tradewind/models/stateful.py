@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any
 
-#: A time window slides in steps of this part of its length, so that its memory is bounded.
+#: A time window slides in steps of this part of its length, so that its memory is bounded; it is never shorter than
+#: asked for, and at most a step longer.
 BUCKETS = 60
 
 
@@ -145,8 +146,8 @@ class Window(Memory):
     """
 
     def __init__(self, length_ms: int, what: str) -> None:
-        self._width = max(1, length_ms // BUCKETS)
-        self._count = max(1, length_ms // self._width)
+        self._width = max(1, -(-length_ms // BUCKETS))
+        self._count = max(1, -(-length_ms // self._width))
         self._what = what
         self._buckets: deque[list[Any]] = deque()
         self._value: float | None = None
@@ -160,7 +161,7 @@ class Window(Memory):
         self._value = value
         oldest = self._since // self._width - self._count
         buckets = self._buckets
-        while buckets and buckets[0][0] <= oldest:
+        while buckets and buckets[0][0] < oldest:
             buckets.popleft()
         if value is None:
             return None

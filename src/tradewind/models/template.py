@@ -28,7 +28,7 @@ def check_template(document: Any) -> list[Problem]:
     """What can be known without an instance: its properties, and that it uses no others."""
     report = Report()
     fields = Fields(document, "", report, TEMPLATE_FIELDS)
-    fields.id("name")
+    fields.id("name", is_key=True)
     declared = _declared(fields, report)
     for part in _PARTS:
         for path, name in _marks(fields.items.get(part), part):

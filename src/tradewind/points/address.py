@@ -1,4 +1,4 @@
-"""Point addresses: `comsrv:1001:m:10001` and `modsrv:power_calc:measurement:total_power`, and the keys they stand in."""
+"""Point addresses: `comsrv:1001:m:10001`, `modsrv:power_calc:measurement:total_power`; and the keys they stand in."""
 
 from __future__ import annotations
 

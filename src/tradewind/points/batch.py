@@ -21,13 +21,13 @@ _ZERO_OR_ONE = frozenset((0, 1))
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """New values of one hash: `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement` (see `of_channel`, `of_model`).
+    """New values of one hash: `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement` (`of_channel`, `of_model`).
 
     `ts_ms`: the time of all values, or a time per point; 0 or a point without one: the server's now.
     `quality`: of the points that are not good. A point that has a quality but no value keeps value and time and only
     changes its quality (`good` takes the mark away).
-    `origin`: who wrote it, shown in the feed. `is_lenient`: a value that is no finite number (s, c: not 0 or 1) makes its
-    point bad instead of refusing the batch. `ttl_s`: the values vanish so long after the last write; 0: never.
+    `origin`: who wrote it, shown in the feed. `is_lenient`: a value that is no finite number (s, c: not 0 or 1) makes
+    its point bad instead of refusing the batch. `ttl_s`: the values vanish so long after the last write; 0: never.
     """
 
     key: str
@@ -68,9 +68,9 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What became of the points. `accepted`: the board shows them now (`equal` of them replaced another value of the same
-    time, `clamped` claimed a time in the future); `late`: older than what the board has, in the feed only;
-    `duplicates`: nothing new, dropped."""
+    """What became of the points. `accepted`: the board shows them now (`equal` of them replaced another value of the
+    same time); `late`: older than what the board has, in the feed only; `duplicates`: nothing new, dropped. Of all of
+    them, `clamped` claimed a time in the future."""
 
     accepted: int = 0
     late: int = 0
@@ -239,7 +239,9 @@ def _times(
     each = [ts_ms.get(name, 0) for name in values]
     for name, ts in zip(values, each, strict=True):
         if not isinstance(ts, int) or (ts and not is_timestamp(ts)):
-            problems.append(Problem("bad_timestamp", f"{path}.ts_ms.{name}", f"{ts!r} is not milliseconds in 13 digits"))
+            problems.append(
+                Problem("bad_timestamp", f"{path}.ts_ms.{name}", f"{ts!r} is not milliseconds in 13 digits")
+            )
     if len(set(each)) == 1:
         return str(each[0]), ""
     return "0", ",".join(map(str, each))

@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import msgspec
 
+from tradewind import codec
 from tradewind.ids import short_random
 from tradewind.points.address import KINDS, MODEL_KINDS, Address
 from tradewind.points.batch import MAX_POINTS, Formats, Line
@@ -19,6 +22,8 @@ from tradewind.points.batch import Batch as Batch
 from tradewind.points.batch import Written as Written
 from tradewind.points.board_read import BoardReader, Describe
 from tradewind.points.board_read import PointValue as PointValue
+from tradewind.points.board_watch import Change as Change
+from tradewind.points.board_watch import watch
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import format_value
 from tradewind.redis.connection import translated
@@ -70,6 +75,25 @@ class Board(BoardReader):
         reply = await self.plane.at(lines[0].channel).scripts.run("board_compare", keys, [*args, where.field, known])
         return bool(reply)
 
+    def subscribe(
+        self,
+        *,
+        addresses: Sequence[Address | str] = (),
+        channels: Sequence[str] = (),
+        patterns: Sequence[str] = (),
+    ) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
+        """The seed's messages as they come; see board_watch.watch."""
+        return watch(self, addresses=addresses, channels=channels, patterns=patterns)
+
+    async def publish(self, messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+        """Publish JSON objects on keys' channels in one round trip, without touching the board (seed 001 7.2.1)."""
+        prefix = self.plane.keys.channel_prefix
+        pipe = self.plane.redis.pipeline(transaction=False)
+        for key, message in messages:
+            pipe.publish(prefix + key, codec.encode(message))
+        with translated(self.plane.link):
+            await pipe.execute()
+
     async def remove_channel(self, channel: str) -> int:
         """Remove all values of a channel (not its definition and not its commands); how many keys went."""
         keys = self.plane.keys
@@ -106,7 +130,7 @@ class Board(BoardReader):
         args: list[Arg] = [
             plane.clock.now_arg(),
             int(settings.future_s * 1000),
-            settings.publish,
+            settings.publish + ("+points" if settings.point_channels else ""),
             "1" if plane.link.cluster else "0",
             len(lines),
         ]

@@ -79,7 +79,7 @@ class BoardReader:
         return await self._read_hashes("", [Address.model(model, "x").key])
 
     async def read_all(self) -> AsyncIterator[list[PointValue]]:
-        """Every channel, declared or pushed, and then every model, one after the other; those without values are left out."""
+        """Every channel, declared or pushed, then every model, one by one; those without values are left out."""
         for channel in await self.channels():
             if points := await self.read_channel(channel):
                 yield points
@@ -91,9 +91,7 @@ class BoardReader:
     async def channels(self) -> list[str]:
         """Ids of all channels that are declared or have been written to, in the order of numbers."""
         keys = self.plane.keys
-        declared, pushed = await self.plane.home.ask(
-            [("HKEYS", keys.channels()), ("SMEMBERS", keys.channels_pushed())]
-        )
+        declared, pushed = await self.plane.home.ask([("HKEYS", keys.channels()), ("SMEMBERS", keys.channels_pushed())])
         found = {name.decode() for name in declared} | {name.decode().partition(":")[0] for name in pushed}
         return sorted(found, key=_as_number)
 
@@ -148,7 +146,7 @@ class BoardReader:
     def _judge(
         self, key: str, now: int, replies: Iterator[Any]
     ) -> Callable[[str, bytes | None, bytes | None, bytes | None], PointValue]:
-        """Makes the points of one hash out of stored value, time and quality. Takes the channel's status from `replies`."""
+        """Makes points of one hash out of stored value, time and quality. Takes the channel's status from `replies`."""
         service, entity, kind = key.split(":")
         seen = _int(next(replies)) if service == "comsrv" else 0
         usual = self._stale_ms if service == "comsrv" and kind in _MEASURED else None

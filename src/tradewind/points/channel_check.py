@@ -53,12 +53,12 @@ def validate_channel(document: Any, *, check: Check | None = None) -> ChannelSpe
         problems.append(Problem(code, path, hint))
 
     fields = channel_fields(document, add)
-    if fields is not None and "table_config" in document:
-        add("no_tables_here", "table_config", "tables are files of a station folder; give the points in `points`")
     points: tuple[PointSpec, ...] = ()
-    if fields is not None:
-        points = tuple(point for _, point in inline_points(document, fields["protocol"], add))
-    if not problems and fields is not None:
+    if isinstance(document, Mapping):
+        if "table_config" in document:
+            add("no_tables_here", "table_config", "tables are files of a station folder; give the points in `points`")
+        points = tuple(point for _, point in inline_points(document, fields.get("protocol", ""), add))
+    if not problems:
         channel = ChannelSpec(**fields, points=points)
         problems.extend(check(channel) if check is not None else ())
         if not problems:
@@ -68,18 +68,11 @@ def validate_channel(document: Any, *, check: Check | None = None) -> ChannelSpe
     raise Invalid(message, code="bad_channel", hint=problems[0].hint, problems=problems)
 
 
-def channel_fields(document: Any, add: Add) -> dict[str, Any] | None:
-    """Everything of a ChannelSpec but its points; None when something is wrong with it."""
+def channel_fields(document: Any, bad: Add) -> dict[str, Any]:
+    """Everything of a ChannelSpec but its points; without what `bad` was told of."""
     if not isinstance(document, Mapping):
-        add("not_an_object", "$", "a channel is an object with id, protocol, parameters and points")
-        return None
-    is_good = True
-
-    def bad(code: str, path: str, hint: str) -> None:
-        nonlocal is_good
-        is_good = False
-        add(code, path, hint)
-
+        bad("not_an_object", "$", "a channel is an object with id, protocol, parameters and points")
+        return {}
     for key in document:
         if key not in _KNOWN and not str(key).startswith("x-"):
             bad("unknown_field", str(key), f"{did_you_mean(str(key), _KNOWN)}known: {', '.join(sorted(_KNOWN))}")
@@ -104,7 +97,7 @@ def channel_fields(document: Any, add: Add) -> dict[str, Any] | None:
         except BadCell as error:
             bad(error.code, name, error.hint)
     fields["parameters"] = parameters
-    return fields if is_good else None
+    return fields
 
 
 def inline_points(document: Mapping[str, Any], protocol: str, add: Add) -> Iterator[tuple[str, PointSpec]]:
@@ -202,7 +195,7 @@ def _parsed(
 def _listed(points: Any, add: Add) -> Iterator[tuple[str, Kind | None, Any]]:
     if points is None:
         return
-    if isinstance(points, list):
+    if isinstance(points, (list, tuple)):
         for index, raw in enumerate(points):
             yield f"points[{index}]", None, raw
         return

@@ -127,8 +127,10 @@ class _ChannelReader:
         self.findings.add(code, hint, self.name, self.text.line_of(full), path)
 
     def read(self, document: Any, check: Check | None) -> ChannelSpec | None:
+        before = len(self.findings.problems)
         fields = channel_fields(document, self.add)
-        if fields is None:
+        is_good = len(self.findings.problems) == before
+        if "id" not in fields or "protocol" not in fields:
             return None
         points: dict[tuple[Kind, str], tuple[PointSpec, _Origin]] = {}
         for path, point in inline_points(document, fields["protocol"], self.add):
@@ -145,7 +147,7 @@ class _ChannelReader:
                 points[key] = (point, origin)
         if not has_tables and not document.get("points") and fields["protocol"] != "http":
             self.add("no_points", "points", f"give points here, or tables in the folder {fields['id']}/")
-        return self._checked(ChannelSpec(**fields), list(points.values()), check)
+        return self._checked(ChannelSpec(**fields), list(points.values()), check) if is_good else None
 
     def _checked(
         self, channel: ChannelSpec, points: list[tuple[PointSpec, _Origin]], check: Check | None

@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
+from tradewind.ids import short_random
 from tradewind.points.channel_check import validate_channel as validate_channel
 from tradewind.points.spec import ChannelSpec
 from tradewind.redis.connection import Link, translated
@@ -23,7 +24,8 @@ log = structlog.get_logger(__name__)
 NEW: Final = "-"
 #: So many definitions in one call; each may be megabytes.
 BATCH = 50
-_COUNT = "n"  # no channel has this id
+# No channel has this id. A counter would come back to an old value when a server restarts from an old copy.
+_WORD = "word"
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(ChannelSpec)
 
@@ -37,9 +39,9 @@ class ChannelChange:
 
 
 def channel_document(channel: ChannelSpec) -> dict[str, Any]:
-    """The channel as the document that `validate_channel` takes; fields at their defaults are left out."""
+    """The channel as the document that `validate_channel` takes; what is at its default is left out."""
     document: dict[str, Any] = msgspec.to_builtins(channel)
-    return document
+    return {**document, "protocol": channel.protocol, "points": list(document.get("points", ()))}
 
 
 def version_of(channel: ChannelSpec) -> str:
@@ -63,7 +65,7 @@ class ChannelStore:
             raise ValueError("an expected version is for one channel")
         changed: list[str] = []
         for start in range(0, len(channels), BATCH):
-            args: list[Arg] = [expected]
+            args: list[Arg] = [expected, short_random()]
             for channel in channels[start : start + BATCH]:
                 data = _encoder.encode(channel)
                 args += [channel.id, data, _version(data)]
@@ -87,6 +89,22 @@ class ChannelStore:
             texts = await self._redis.hmget(self._keys[0], list(channel_ids))
         return [_decode(name, text) for name, text in zip(channel_ids, texts, strict=True)]
 
+    async def remove(self, channel_ids: Iterable[str], *, expected: str = "") -> list[str]:
+        """The ids of those that were there. `expected`: the version of a single one, as for `put`. Raises Conflict."""
+        names = list(channel_ids)
+        if not names:
+            return []
+        ok, *rest = await self._scripts.run("channel_remove", self._keys, [expected, short_random(), *names])
+        if not ok:
+            raise _conflict(names[0], rest[0].decode())
+        return [name.decode() for name in rest]
+
+    async def versions(self) -> dict[str, str]:
+        """Version by channel id."""
+        with translated(self._link):
+            stored = await self._redis.hgetall(self._keys[1])
+        return {name.decode(): version.decode() for name, version in stored.items() if name != _WORD.encode()}
+
     async def list(self) -> list[ChannelSpec]:
         """All that can be read, in the order of their numbers; one that cannot is logged."""
         with translated(self._link):
@@ -102,40 +120,24 @@ class ChannelStore:
                 found.append(channel)
         return sorted(found, key=lambda channel: (int(channel.id), channel.id))
 
-    async def remove(self, channel_ids: Iterable[str], *, expected: str = "") -> list[str]:
-        """The ids of those that were there. `expected`: the version of a single one, as for `put`. Raises Conflict."""
-        names = list(channel_ids)
-        if not names:
-            return []
-        ok, *rest = await self._scripts.run("channel_remove", self._keys, [expected, *names])
-        if not ok:
-            raise _conflict(names[0], rest[0].decode())
-        return [name.decode() for name in rest]
-
-    async def versions(self) -> dict[str, str]:
-        """Version by channel id."""
-        with translated(self._link):
-            stored = await self._redis.hgetall(self._keys[1])
-        return {name.decode(): version.decode() for name, version in stored.items() if name != _COUNT.encode()}
-
     async def watch(self, every_s: float = 1.0) -> AsyncIterator[ChannelChange]:
         """At once what there is, then each change within about `every_s`. Does not end; waits while Redis is away."""
         known: dict[str, str] = {}
-        count: Any = ()
+        word: Any = ()
         is_away = False
         while True:
             change = None
             try:
                 with translated(self._link):
-                    now = await self._redis.hget(self._keys[1], _COUNT)
-                if now != count:
-                    # The count is older than the versions, so a change in between is only looked at twice.
+                    now = await self._redis.hget(self._keys[1], _WORD)
+                if now != word:
+                    # The word is older than the versions, so a change in between is only looked at twice.
                     versions = await self.versions()
                     changed = tuple(name for name, version in versions.items() if known.get(name) != version)
                     removed = tuple(name for name in known if name not in versions)
-                    if changed or removed or count == ():
+                    if changed or removed or word == ():
                         change = ChannelChange(changed, removed)
-                    known, count = versions, now
+                    known, word = versions, now
                 is_away = False
             except Unavailable as error:
                 if not is_away:

@@ -17,6 +17,7 @@ from tradewind.points.address import Address
 from tradewind.points.board_read import PointValue
 from tradewind.points.command_record import CommandRequest
 from tradewind.points.convert import check_write
+from tradewind.points.driver_registry import PUSH
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality
 
 MAX_S: Final = 3600.0
@@ -92,6 +93,9 @@ def check_target(channel: ChannelSpec | None, point: PointSpec | None, address: 
     problems = []
     if not channel.enabled:
         problems.append(Problem("channel_disabled", "address", f"enable channel {channel.id} first"))
+    if channel.protocol == PUSH:
+        hint = f"the values of channel {channel.id} are sent to us: there is no device to write to"
+        problems.append(Problem("no_device", "address", hint))
     if address.kind not in WRITABLE:
         hint = f"points of kind {address.kind} are read only; write to c or a"
         problems.append(Problem("not_writable", "address", hint))

@@ -67,6 +67,13 @@ class CommandConflict(Conflict):
         self.command_id = command_id
 
 
+class Interlocked(Conflict):
+    """The interlock of the point does not hold, or cannot be judged."""
+
+    def __init__(self, why: str, address: str) -> None:
+        super().__init__(f"{address}: {why}", code="interlocked", hint="bring the plant into a state that allows it")
+
+
 class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody wants: a point (`address`) or a model's control (`model`, `field`), never both.
 

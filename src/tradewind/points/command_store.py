@@ -75,6 +75,17 @@ class CommandStore:
             return reply[1].decode(), False
         raise _refusal(reply, key, address)
 
+    async def known(self, key: str, sha: str) -> Command | None:
+        """The command that an idempotency key has brought in. Raises Conflict when that was another request."""
+        with translated():
+            found = await self.plane.redis.get(self.plane.keys.command_key(key))
+        if found is None:
+            return None
+        known_sha, _, command_id = found.decode().partition(" ")
+        if known_sha != sha:
+            raise _refusal([-1, command_id.encode()], key, "")
+        return (await self.read([command_id]))[0]
+
     async def take(self, channel: str, owner: str) -> Command | None:
         """The next command of the channel, now executing, for `owner`, who alone holds the channel.
 

@@ -29,6 +29,7 @@ from tradewind.points.command_record import (
     Command,
     CommandRequest,
     CommandStatus,
+    Interlocked,
     names_of,
     new_command_id,
     value_text,
@@ -83,9 +84,12 @@ class Commands:
     async def submit(self, request: CommandRequest) -> Accepted:
         """Accept a command for a device. It is carried out at most once.
 
-        Raises Invalid with all problems, Conflict (interlock, selection, idempotency key of another request), Overloaded.
-        A channel that is offline accepts it: it expires if the device does not come back in time.
+        Raises Invalid with all problems, Conflict (interlock, selection, idempotency key of another request) or
+        Overloaded. A channel that is offline accepts it: it expires if the device does not come back in time.
         """
+        known = await self.store.known(request.idempotency_key, request.sha()) if request.idempotency_key else None
+        if known is not None:  # before all checks: what they look at may have changed since
+            return Accepted(known.id, known.status, is_new=False)
         target = await self._checked(request)
         settings = self._plane.settings
         timeout_s = request.timeout_s if request.timeout_s is not None else settings.command_timeout_s
@@ -117,7 +121,7 @@ class Commands:
         return Accepted(command_id, (await self.store.get(command_id)).status, is_new=False)
 
     async def select(self, request: CommandRequest, lasts_s: float = SELECT_S) -> Selection:
-        """Reserve a point for `request.who` and this value; only that command may follow. Checks all that `submit` does."""
+        """Reserve a point for `request.who` and this value; only that command may follow. Checked as by `submit`."""
         if not request.who:
             problem = Problem("no_owner", "who", "say who selects: only the same may operate")
             raise Invalid("a selection needs an owner", code="bad_command", hint=problem.hint, problems=[problem])
@@ -163,10 +167,6 @@ class Commands:
         await apply_effects(self._board, self.store, await self.store.effects())
         return ended
 
-    async def list(self, model: str = "", limit: int = 100) -> Sequence[Command]:
-        """Newest first: of a model, of `channel_{id}`, or the last ones of all."""
-        return await (self.store.of_model(model, limit) if model else self.store.recent(limit))
-
     async def _checked(self, request: CommandRequest) -> _Target:
         problems = check_request(request)
         target = None
@@ -205,12 +205,19 @@ class Commands:
             place, keys = self._plane.at(channel), self._plane.keys
             return bool(await place.redis.hget(keys.channel_status(channel), "online") == b"1")
 
+    async def list(self, model: str = "", limit: int = 100) -> Sequence[Command]:
+        """Newest first: of a model, of `channel_{id}`, or the last ones of all."""
+        return await (self.store.of_model(model, limit) if model else self.store.recent(limit))
+
 
 async def apply_effects(board: Board, store: CommandStore, effects: Sequence[Effect]) -> None:
     """Show on the board what devices have confirmed; a repetition is a duplicate there and does nothing."""
     if effects:
         await board.write(
-            [Batch(e.address.key, {e.address.field: e.value}, e.ts_ms, origin=f"{ORIGIN}:{e.command_id}") for e in effects]
+            [
+                Batch(e.address.key, {e.address.field: e.value}, e.ts_ms, origin=f"{ORIGIN}:{e.command_id}")
+                for e in effects
+            ]
         )
         await store.settled(effects)
 

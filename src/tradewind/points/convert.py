@@ -6,11 +6,12 @@ m and a: engineering = raw × scale + offset. s and c: 0 or 1, flipped by `rever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import Final
 
 from tradewind.errors import Invalid, Problem
-from tradewind.points.spec import Kind, PointSpec, Reading
+from tradewind.points.spec import Kind, PointSpec
 
 INTEGER_RANGES: Final[dict[str, tuple[int, int]]] = {
     f"{sign}int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if not sign else (0, 2**bits - 1)
@@ -26,7 +27,7 @@ _NOISE: Final = 1e-6
 
 def wire_type(point: PointSpec) -> str:
     """The type that the device has: the mapping's, else the point's."""
-    return str(point.mapping.get("data_type") or point.data_type)
+    return str(point.mapping.get("data_type") or point.data_type).lower()
 
 
 def to_engineering(point: PointSpec, raw: float) -> float:
@@ -71,7 +72,8 @@ def check_write(point: PointSpec, value: float) -> list[Problem]:
     if point.step > 0 and not _is_on_grid(point, value):
         problems.append(Problem("off_step", "value", f"in steps of {point.step:g} from {point.min or 0:g}"))
     if not problems and point.scale != 0:
-        low, high = INTEGER_RANGES.get(wire_type(point), (-math.inf, math.inf))
+        largest = 3.4028234663852886e38 if wire_type(point) == "float32" else sys.float_info.max
+        low, high = INTEGER_RANGES.get(wire_type(point), (-largest, largest))
         if not low <= to_raw(point, value) <= high:
             hint = f"the device has {wire_type(point)}: {low} to {high} before scaling"
             problems.append(Problem("does_not_fit", "value", hint))
@@ -95,51 +97,8 @@ def is_change(point: PointSpec, old: float | None, new: float) -> bool:
 
 
 def to_engineering_all(points: Sequence[PointSpec], raws: Sequence[float]) -> list[float]:
-    """One value per point, in order. For the same points again and again, keep a Converter instead."""
+    """One value per point, in order."""
     return [to_engineering(point, raw) for point, raw in zip(points, raws, strict=True)]
-
-
-class Converter:
-    """The points of a channel, prepared for many readings."""
-
-    def __init__(self, points: Iterable[PointSpec]) -> None:
-        #: Every point by kind and id.
-        self.points: dict[tuple[str, str], PointSpec] = {}
-        self._linear: dict[tuple[str, str], tuple[float, float]] = {}
-        self._bands: dict[tuple[str, str], float] = {}
-        for point in points:
-            key = (point.kind, point.id)
-            self.points[key] = point
-            if point.kind is not _SIGNAL and point.kind is not _CONTROL:
-                self._linear[key] = (point.scale, point.offset)
-                if point.deadband > 0:
-                    self._bands[key] = point.deadband * (1 - _NOISE)
-
-    def engineering(self, readings: Iterable[Reading]) -> list[tuple[tuple[str, str], float]]:
-        """((kind, id), engineering value) of each reading, in order; readings of unknown points are left out."""
-        linear, points = self._linear, self.points
-        values: list[tuple[tuple[str, str], float]] = []
-        for reading in readings:
-            key = (reading.kind, reading.id)
-            factors = linear.get(key)
-            if factors is not None:
-                values.append((key, reading.raw * factors[0] + factors[1]))
-            elif (point := points.get(key)) is not None:
-                values.append((key, _state(point.on_value, point.off_value, point.reverse, reading.raw)))
-        return values
-
-    def changed(
-        self, last: dict[tuple[str, str], float], values: Iterable[tuple[tuple[str, str], float]]
-    ) -> list[tuple[tuple[str, str], float]]:
-        """Those of `values` that are a change after `last` (what was written last; not touched here)."""
-        bands = self._bands
-        out = []
-        for item in values:
-            key, new = item
-            old = last.get(key)
-            if old is None or (new != old and ((band := bands.get(key)) is None or not abs(new - old) < band)):
-                out.append(item)
-        return out
 
 
 def _state(on: float, off: float, reverse: bool, raw: float) -> float:
@@ -151,4 +110,4 @@ def _state(on: float, off: float, reverse: bool, raw: float) -> float:
 
 def _is_on_grid(point: PointSpec, value: float) -> bool:
     steps = (value - (point.min or 0.0)) / point.step
-    return abs(steps - round(steps)) <= _NOISE * max(1.0, abs(steps) * 1e-6)
+    return math.isfinite(steps) and abs(steps - round(steps)) <= _NOISE * max(1.0, abs(steps) * 1e-6)

@@ -247,6 +247,7 @@ _VIRTUAL = _named(
     ("update_interval update_interval_ms", Column("update_interval", _INTERVAL)),
     ("initial_value", Column("initial_value", number)),
     ("noise_range", Column("noise_range", at_least_0)),
+    ("column", Column("column", _TEXT)),
 )
 _MQTT = _named(
     _POINT_ID,

@@ -20,6 +20,7 @@ from tradewind.points.table_columns import IGNORED_COLUMNS, BadCell, Column, any
 #: More lines than that in one cell are a quotation mark that somebody forgot.
 MAX_CELL_LINES = 20
 MAX_TABLE_BYTES = 512_000_000
+_MAX_SEEN = 200
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
@@ -92,11 +93,16 @@ def read_table(
 
 @dataclass(slots=True)
 class _Cell:
-    """What to do with a column. No parser: a misspelt one, whose rows are wrong when it says something."""
+    """What to do with a column. No parser: a misspelt one, whose rows are wrong when it says something.
+
+    `seen`: what some cells of it have become; scales, units and types are the same in most rows.
+    """
 
     header: str
     column: Column | None
     is_skipped: bool = False
+    seen: dict[str, Any] = field(default_factory=dict)
+    field: str = ""
 
 
 def _header(
@@ -125,7 +131,7 @@ def _header(
             cells.append(_Cell(header, None, is_skipped=True))
             continue
         table.headers[column.field] = header
-        cells.append(_Cell(header, column))
+        cells.append(_Cell(header, column, field=column.field))
     return cells
 
 
@@ -133,6 +139,9 @@ def _take(table: Table, cells: list[_Cell], line: int, row: list[str], findings:
     values: dict[str, Any] = {}
     is_good = True
     for cell, raw in zip(cells, row, strict=False):
+        if raw in cell.seen:
+            values[cell.field] = cell.seen[raw]
+            continue
         value = raw.strip()
         if not value or cell.is_skipped:
             continue
@@ -140,10 +149,13 @@ def _take(table: Table, cells: list[_Cell], line: int, row: list[str], findings:
             is_good = False
             continue
         try:
-            values[cell.column.field] = cell.column.parse(value)
+            made = values[cell.field] = cell.column.parse(value)
         except BadCell as error:
             findings.add(error.code, error.hint, table.name, line, cell.header)
             is_good = False
+        else:
+            if len(cell.seen) < _MAX_SEEN:
+                cell.seen[raw] = made
     if any(raw.strip() for raw in row[len(cells) :]):
         hint = f"{len(row)} cells, but {len(cells)} columns; put text with a delimiter into quotation marks"
         findings.add("too_many_cells", hint, table.name, line)

@@ -121,7 +121,7 @@ class PointData:
 
 
 class ControlValue(msgspec.Struct, frozen=True):
-    """A field of `modsrv:{model}:control`: `1500.0:1642592400000:operator`. The value may be a word and may hold colons."""
+    """A field of `modsrv:{model}:control`: `1500.0:1642592400000:operator`. The value may be a word, or hold colons."""
 
     value: str
     ts_ms: int

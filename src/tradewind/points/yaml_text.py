@@ -6,6 +6,7 @@ without recursion, so neither depth nor aliases of aliases can hurt.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -175,6 +176,8 @@ def _scalar(event: Any) -> Any:
         if _INT.fullmatch(text) and len(text) < 1000:
             return int(text)
         if _FLOAT.fullmatch(text):
+            if not math.isfinite(float(text)):
+                raise _Bad(event, f"{text[:40]} is too large a number", "not_finite")
             return float(text)
         if _HEX.fullmatch(text):
             return int(text, 16)

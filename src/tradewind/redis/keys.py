@@ -295,7 +295,7 @@ class Keys:
         return f"{self.p}points:channels"
 
     def channel_versions(self) -> str:
-        """hash; channel id → 16 hex digits of what its definition says; n → how often any of them changed. With the channels. channel_put, channel_remove."""
+        """hash; channel id → 16 hex digits of what its definition says; word → another one after each change. With the channels. channel_put, channel_remove."""
         return f"{self.p}points:channels:versions"
 
     def channel_owners(self) -> str:
@@ -347,8 +347,20 @@ class Keys:
         return f"{self.p}models:templates"
 
     def model_states(self) -> str:
-        """hash; model name → msgpack of what its stateful calculations remember. With the model. Model engine."""
+        """hash; model name → msgpack of what its calculations remember, `{model}:in` → where its inputs stood then. With the model. model_commit."""
         return f"{self.p}models:states"
+
+    def models_version(self) -> str:
+        """string; how often models or templates were changed: the notice to read them again. No TTL. model_change."""
+        return f"{self.p}models:version"
+
+    def models_leader(self) -> str:
+        """string; id of the process that computes the models. 10 s, renewed. Leadership."""
+        return f"{self.p}models:leader"
+
+    def models_epoch(self) -> str:
+        """string; counts the terms of models:leader; model_commit compares it. No TTL. Leadership."""
+        return f"{self.p}models:epoch"
 
     def command(self, command_id: str) -> str:
         """hash; id, model_name, field_name, value, status, created_at, updated_at, message, source; ours: address, reason, who, expires_ms, timeout_ms, key, result, select, owner, token, actual. 24 h. Command scripts. Seed 001 §4.3."""

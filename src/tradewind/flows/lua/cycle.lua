@@ -138,7 +138,7 @@ local function count_arrivals(c)
   c.came = {}
   for _, came in ipairs(all) do
     local key, node = c.key .. ':in:' .. came.target, node_of(c, came.target)
-    if node.i > 1 then
+    if node.i > 1 or c.amqp then -- a held cycle is looked at again when it is let go
       local n = redis.call('HINCRBY', key, 'n', came.n)
       for _, what in ipairs({ 'failed', 'skipped', 'absent' }) do
         if came[what] > 0 then came[what] = redis.call('HINCRBY', key, what, came[what])

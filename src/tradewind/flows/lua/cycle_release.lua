@@ -15,11 +15,6 @@ if is_running then
     local f = redis.call('HMGET', input, 'n', 'failed', 'skipped', 'absent')
     local came = { target = id, n = tonumber(f[1] or '0'), failed = tonumber(f[2] or '0'), skipped = tonumber(f[3] or '0'),
       absent = tonumber(f[4] or '0') }
-    if node.i == 1 then -- its only input is not counted
-      local values = redis.call('HVALS', input)
-      came.n = #values
-      if values[1] and string.byte(values[1]) == 33 then came[values[1] == '!skipped' and 'skipped' or 'failed'] = 1 end
-    end
     if came.n >= node.i and redis.call('EXISTS', T .. task_of(c, id)) == 0 then c.todo[#c.todo + 1] = came end
   end
 end

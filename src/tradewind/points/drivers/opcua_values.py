@@ -36,7 +36,7 @@ def node_id_of(point: PointSpec) -> tuple[str, ua.NodeId]:
         return uri, ua.NodeId.from_string(rest)
     except (UaError, ValueError, TypeError, KeyError) as error:
         hint = "name the node like ns=2;s=Boiler.Temperature"
-        raise Invalid(f"{text!r} is not a node id", code="badnode_id_of", hint=hint) from error
+        raise Invalid(f"{text!r} is not a node id", code="bad_node_id", hint=hint) from error
 
 
 def reading_of(point: PointSpec, found: ua.DataValue) -> Reading:

@@ -1,6 +1,6 @@
 -- Shared by the scripts that write to the board, also those of other rooms: board_write(k, a) writes batches.
 -- KEYS k the feed, then per batch: values, times, qualities, mark. ARGV a now in ms ('' = the server's clock), a+1 ms that a time
--- may lie in the future, a+2 single|batch|off (messages), a+3 '1' in a cluster, a+4 number of batches, then per batch: key as it
+-- may lie in the future, a+2 single|batch|off (messages; with +points also a channel per point), a+3 '1' in a cluster, a+4 number of batches, then per batch: key as it
 -- stands in the feed, pub/sub channel, ms of all values (0 = now), ms of each value ('' or 'ms,ms'), 'id:value,…',
 -- 'id:quality,…' of values that are not good, the same of points without a value, origin, ms to live (0 = for ever), id of this
 -- write: a repeat after a lost reply finds it in the mark. Keys built: none.
@@ -44,14 +44,21 @@ do
   local patterns
   local function publish(channel, mode, is_cluster, d)
     if mode == 'off' or d == '' then return end
-    if not is_cluster then
-      patterns = patterns or redis.call('PUBSUB', 'NUMPAT')
-      if patterns == 0 and redis.call('PUBSUB', 'NUMSUB', channel)[2] == 0 then return end
+    local kind, point_channels = string.match(mode, '^(%a+)(.*)$')
+    patterns = patterns or is_cluster and 1 or redis.call('PUBSUB', 'NUMPAT')
+    if kind ~= 'off' and (patterns > 0 or redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0) then
+      if kind == 'batch' then
+        redis.call('PUBLISH', channel, d)
+      else
+        for pair in string.gmatch(d, '[^,]+') do redis.call('PUBLISH', channel, pair) end
+      end
     end
-    if mode == 'batch' then
-      redis.call('PUBLISH', channel, d)
-    else
-      for pair in string.gmatch(d, '[^,]+') do redis.call('PUBLISH', channel, pair) end
+    if point_channels == '' then return end
+    for id, value in string.gmatch(d, '([^:]+):([^,]+),?') do
+      local name = channel .. ':' .. id
+      if patterns > 0 or redis.call('PUBSUB', 'NUMSUB', name)[2] > 0 then
+        redis.call('PUBLISH', name, id .. ':' .. value)
+      end
     end
   end
 

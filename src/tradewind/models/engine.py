@@ -1,0 +1,215 @@
+"""Computes the models (role modsrv): reads the feed, computes what changed, stores outputs, memory and cursor at once.
+
+Only the process that holds `models:leader` computes; the others stand by. When definitions change, the lead changes
+hands or a store fails, it starts again from what is stored, which is always of one piece.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import msgspec
+import structlog
+
+from tradewind.clock import Clock
+from tradewind.errors import Unavailable
+from tradewind.ids import short_random
+from tradewind.models.network import Network
+from tradewind.models.round import Outcome, RoundStore
+from tradewind.models.snapshot import read_samples
+from tradewind.models.state import restore
+from tradewind.models.store import ModelStore
+from tradewind.points.board import Board
+from tradewind.points.feed import FeedBatch, FeedReader
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+from tradewind.tasks.leader import Leadership
+from tradewind.tasks.plane import Plane
+
+log = structlog.get_logger(__name__)
+#: The name of the feed's consumer.
+CONSUMER = "modsrv"
+TICK_S = 1.0
+ENTRIES = 500
+TROUBLE_PAUSE_S = 1.0
+
+
+class ModelLead(Leadership):
+    """Who computes; the election of the task room under keys of our own."""
+
+    def __init__(self, plane: PointPlane, engine_id: str) -> None:
+        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), engine_id)
+        self._keys = [plane.keys.models_leader(), plane.keys.models_epoch()]
+
+
+class ModelStats(msgspec.Struct):
+    """Since this process computes. `errors`: models that cannot be computed now, and why. `behind_ms`: how old the last
+    batch was when it was stored."""
+
+    models: int = 0
+    rounds: int = 0
+    entries: int = 0
+    computed: int = 0
+    outputs: int = 0
+    missed: int = 0
+    behind_ms: int = 0
+    errors: dict[str, str] = {}
+
+
+class ModelEngine:
+    def __init__(self, plane: PointPlane, board: Board, store: ModelStore, *, engine_id: str = "") -> None:
+        self.plane = plane
+        self.id = engine_id or f"modsrv-{short_random()}"
+        self.stats = ModelStats()
+        self.is_leading = False
+        self._board = board
+        self._store = store
+        self._ticked = 0.0
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set; gives the lead up then."""
+        lead = ModelLead(self.plane, self.id)
+        lead.start()
+        try:
+            while not stop.is_set():
+                epoch = lead.epoch
+                if not epoch:
+                    await _either(stop, lead.changed)
+                    lead.changed.clear()
+                    continue
+                try:
+                    await self._term(lead, epoch, stop)
+                except Unavailable as error:
+                    log.warning("models_wait", engine=self.id, error=error.message)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(stop.wait(), TROUBLE_PAUSE_S)
+        finally:
+            self.is_leading = False
+            await lead.stop()
+
+    async def _term(self, lead: ModelLead, epoch: int, stop: asyncio.Event) -> None:
+        """Compute with the definitions as they are now, until they change or the lead is lost."""
+        reader = FeedReader(self.plane, CONSUMER, count=ENTRIES)
+        try:
+            with translated(self.plane.link):
+                has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
+            await reader.open()
+            definitions = await self._store.load()
+            for problem in definitions.problems:
+                log.warning("model_left_out", path=problem.path, code=problem.code, hint=problem.hint)
+            network = await self._start(Network(definitions.specs, self._refresh_ms()), is_followed=bool(has_cursor))
+            rounds = RoundStore(self.plane, self._board, self.id, epoch, definitions.version)
+            log.info("models_computed", engine=self.id, models=len(network.names), epoch=epoch)
+            self.stats = ModelStats(models=len(network.names))
+            self.is_leading = True
+            await self._tick(network)
+            outcome = await self._finish(network, rounds, None)
+            while outcome is Outcome.STORED and lead.epoch == epoch and not stop.is_set():
+                outcome = await self._round(network, rounds, reader)
+            if outcome is Outcome.DEPOSED:
+                lead.step_down(epoch)
+        finally:
+            self.is_leading = False
+            await reader.close()
+
+    async def _start(self, network: Network, *, is_followed: bool) -> Network:
+        """Inputs stand where they stood at the cursor; those that nothing is known of, where the board has them."""
+        with translated(self.plane.link):
+            raw = await self.plane.redis.hgetall(self.plane.keys.model_states())
+        stored = restore(network, {field.decode(): data for field, data in raw.items()})
+        found = await read_samples(self.plane, [*network.addresses, *network.output_addresses])
+        for address, sample in ({**found, **stored} if is_followed else found).items():
+            network.preset(address, sample)
+        network.preset_outputs(found)
+        network.touch_all()
+        return network
+
+    async def _round(self, network: Network, rounds: RoundStore, reader: FeedReader) -> Outcome:
+        wait_s = self._ticked + TICK_S - time.monotonic()
+        batch = await reader.read(max(1, int(wait_s * 1000))) if wait_s > 0 else None
+        if batch is not None:
+            await self._take_in(network, batch)
+        if time.monotonic() >= self._ticked + TICK_S:
+            if await self._store.version() != rounds.version:
+                return Outcome.OUTDATED
+            await self._tick(network)
+            return await self._finish(network, rounds, batch, is_tick=True)
+        return await self._finish(network, rounds, batch)
+
+    async def _take_in(self, network: Network, batch: FeedBatch) -> None:
+        if batch.missed:
+            log.warning("models_missed", engine=self.id, entries=batch.missed)
+            self.stats.missed += batch.missed
+            network.show(await read_samples(self.plane, network.addresses))
+        step = 0
+        for entry in batch.entries:
+            if entry.ts_ms != step:
+                network.settle_exact()
+                step = entry.ts_ms
+            network.apply(entry)
+        self.stats.entries += len(batch.entries)
+
+    async def _tick(self, network: Network) -> None:
+        """Once a second: ages, and control values, of which the feed does not tell."""
+        self._ticked = time.monotonic()
+        controls = network.control_addresses
+        if controls:
+            network.show(await read_samples(self.plane, controls))
+        now = await _now_ms(self.plane)
+        seen: dict[str, int] = {}
+        for channel in network.overdue(now):
+            status = self.plane.keys.channel_status(channel)
+            last = (await self.plane.at(channel).ask([("HGET", status, "last_ms")]))[0]
+            seen[channel] = int(last) if last and last.isdigit() else 0
+        network.age(now, seen)
+
+    async def _finish(
+        self, network: Network, rounds: RoundStore, batch: FeedBatch | None, *, is_tick: bool = False
+    ) -> Outcome:
+        network.settle()
+        changes = network.take()
+        outcome = await rounds.store(network, changes, batch.cursor if batch is not None else (), is_tick=is_tick)
+        stats = self.stats
+        stats.rounds += 1
+        stats.computed = network.computed
+        stats.outputs += sum(len(change.fields) for change in changes)
+        if batch is not None:
+            newest = batch.entries[-1].ts_ms if batch.entries else 0
+            stats.behind_ms = max(0, Clock().now_ms() - newest) if newest else 0
+        if changes or batch is not None:
+            self._watch_errors(network)
+        return outcome
+
+    def _watch_errors(self, network: Network) -> None:
+        errors = network.errors()
+        for name, error in errors.items():
+            if name not in self.stats.errors:
+                log.warning("model_fails", model=name, error=error)
+        for name in self.stats.errors:
+            if name not in errors:
+                log.info("model_works_again", model=name)
+        self.stats.errors = errors
+
+    def _refresh_ms(self) -> int:
+        return int(self.plane.settings.stale_s * 1000 / 3)
+
+
+async def _now_ms(plane: PointPlane) -> int:
+    """The clock that the board stamps with."""
+    fixed = plane.clock.now_arg()
+    if fixed:
+        return int(fixed)
+    with translated(plane.link):
+        seconds, micros = await plane.redis.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

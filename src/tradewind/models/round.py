@@ -1,0 +1,99 @@
+"""Storing a round: outputs, memory and cursor in one script; refused if another one computes or definitions changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from tradewind.models.network import Change, Network, Sample
+from tradewind.models.program import BAD, UNCERTAIN
+from tradewind.models.state import dump
+from tradewind.points.board import Batch, Board
+from tradewind.points.plane import PointPlane
+from tradewind.redis.scripts import Arg, Scripts
+
+#: Models whose outputs one call writes, so that no call keeps the server for long.
+MODELS_A_CALL = 4_000
+#: Outputs that one call of the board takes.
+OUTPUTS_A_CALL = 20_000
+_WORDS = {UNCERTAIN: "uncertain", BAD: "bad"}
+
+
+class Outcome(Enum):
+    STORED = 1
+    DEPOSED = 0
+    OUTDATED = -1
+
+
+class RoundStore:
+    """For one term of the lead and one version of the definitions."""
+
+    def __init__(self, plane: PointPlane, board: Board, engine_id: str, epoch: int, version: str) -> None:
+        self.version = version
+        self._board = board
+        self._head: list[Arg] = [engine_id, epoch, version]
+        self._cursor: dict[str, str] = {}
+        keys = plane.keys
+        self._names = [
+            keys.models_leader(),
+            keys.models_epoch(),
+            keys.models_version(),
+            keys.model_states(),
+            keys.feed_cursors(),
+        ]
+        self._scripts = Scripts(plane.link, "tradewind.models", plane.all_settings.redis.max_retries)
+
+    async def store(
+        self, network: Network, changes: Sequence[Change], cursor: Sequence[str], *, is_tick: bool = False
+    ) -> Outcome:
+        """`cursor`: field, value, … as the feed gave it; one without an effect waits for the next effect or tick.
+
+        Raises Unavailable; then nobody knows what is stored, and the network must be made anew.
+        """
+        states = dump(network, sorted(network.dirty)) if network.dirty else {}
+        self._cursor.update(zip(cursor[::2], cursor[1::2], strict=True))
+        if not changes and not states and not (is_tick and self._cursor):
+            return Outcome.STORED
+        # Only the last call has memory and cursor: should the engine die before it, the same outputs are written again.
+        *first, last = _pieces(changes)
+        for piece in first:
+            outcome = await self._call(piece, (), {})
+            if outcome is not Outcome.STORED:
+                return outcome
+        outcome = await self._call(last, [part for pair in self._cursor.items() for part in pair], states)
+        if outcome is Outcome.STORED:
+            network.dirty.clear()
+            self._cursor.clear()
+        return outcome
+
+    async def _call(self, changes: Sequence[Change], cursor: Sequence[str], states: dict[str, bytes]) -> Outcome:
+        keys, board_args = self._board.pack([_batch(change) for change in changes])
+        args: list[Arg] = [*self._head, len(cursor) // 2, len(states), *cursor]
+        for field, data in states.items():
+            args += (field, data)
+        return Outcome(await self._scripts.run("model_commit", [*self._names, *keys], [*args, *board_args]))
+
+
+def _batch(change: Change) -> Batch:
+    fields = change.fields
+    values = {field: sample.value for field, sample in fields.items()}
+    quality = {field: _WORDS[sample.quality] for field, sample in fields.items() if sample.quality}
+    return Batch.of_model(change.model, values, _times(fields), quality, origin="modsrv")
+
+
+def _times(fields: dict[str, Sample]) -> int | dict[str, int]:
+    times = {field: sample.ts_ms for field, sample in fields.items()}
+    one = set(times.values())
+    return one.pop() if len(one) == 1 else times
+
+
+def _pieces(changes: Sequence[Change]) -> list[list[Change]]:
+    pieces: list[list[Change]] = [[]]
+    count = 0
+    for change in changes:
+        if len(pieces[-1]) == MODELS_A_CALL or (pieces[-1] and count + len(change.fields) > OUTPUTS_A_CALL):
+            pieces.append([])
+            count = 0
+        pieces[-1].append(change)
+        count += len(change.fields)
+    return pieces

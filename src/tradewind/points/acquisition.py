@@ -1,0 +1,230 @@
+"""The role comsrv: polls every enabled channel that this process holds, and follows their definitions.
+
+Each channel has a task of its own that alone starts and stops its runner, so there are never two pollers of a channel
+in a process; leases (channel_claim) see to it that there are not two in the world.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from tradewind.errors import Invalid, Unavailable
+from tradewind.ids import short_random
+from tradewind.points.board import Board
+from tradewind.points.channel_claim import ClaimKeeper
+from tradewind.points.channel_push import PushWatch
+from tradewind.points.channel_runner import Bench, ChannelRunner, CommandSource
+from tradewind.points.channel_samples import READ_KINDS
+from tradewind.points.channel_status import ChannelStatus, StatusBook
+from tradewind.points.channel_store import ChannelStore
+from tradewind.points.driver_registry import PUSH, DriverRegistry
+from tradewind.points.plane import PointPlane
+from tradewind.points.spec import ChannelSpec
+from tradewind.redis.connection import translated
+
+log = structlog.get_logger(__name__)
+#: How long a command may wait before its channel hears of it.
+COMMANDS_S = 0.1
+CHANGES_S = 0.5
+
+
+def new_owner() -> str:
+    """Who holds channels and carries their commands out; new with each start of a process."""
+    return f"comsrv-{short_random()}"
+
+
+class _Post:
+    """A channel in this process: what it should be, and the task that makes it so. `spec` None: it should end."""
+
+    __slots__ = ("changed", "runner", "spec", "task")
+
+    def __init__(self, spec: ChannelSpec) -> None:
+        self.spec: ChannelSpec | None = spec
+        self.changed = asyncio.Event()
+        self.runner: ChannelRunner | PushWatch | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def set(self, spec: ChannelSpec | None) -> None:
+        if spec != self.spec:
+            self.spec = spec
+            self.changed.set()
+
+
+class Acquisition:
+    """`owner`: the same as that of `commands`."""
+
+    def __init__(
+        self,
+        plane: PointPlane,
+        board: Board,
+        store: ChannelStore,
+        *,
+        drivers: DriverRegistry | None = None,
+        commands: CommandSource | None = None,
+        owner: str = "",
+        lease_s: float = 10.0,
+    ) -> None:
+        self.owner = owner or new_owner()
+        self._plane = plane
+        self._store = store
+        self._bench = Bench(board, drivers or DriverRegistry(), plane.clock, plane.settings.stale_s, commands)
+        self._lease_s = lease_s
+        self._specs: dict[str, ChannelSpec] = {}
+        self._posts: dict[str, _Post] = {}
+        self._book = StatusBook(plane, self.reload)
+        self._claims: ClaimKeeper | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set; then every device is let go and every lease handed back."""
+        self._claims = ClaimKeeper(self._plane, self.owner, self._settle, lease_s=self._lease_s)
+        self._claims.start()
+        try:
+            async with asyncio.TaskGroup() as posts:
+                self._tasks = posts
+                async with asyncio.TaskGroup() as jobs:
+                    running = [
+                        jobs.create_task(self._follow(), name="channel definitions"),
+                        jobs.create_task(self._book.run(), name="channel status"),
+                        jobs.create_task(self._hear_commands(), name="channel commands"),
+                    ]
+                    await stop.wait()
+                    for task in running:
+                        task.cancel()
+                self._tasks = None
+                for post in self._posts.values():
+                    post.set(None)
+        finally:
+            await self._claims.stop()
+
+    def reload(self, channel: str) -> None:
+        """Stop the channel's runner, wait until it has let the device go, and start a new one."""
+        post = self._posts.get(channel)
+        if post is not None:
+            log.info("channel reloads", channel=channel)
+            post.changed.set()
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """The figures of the channels that this process polls, as in their status hashes."""
+        return [{"channel": status.channel, **status.fields()} for status in self._book.all()]
+
+    def _settle(self) -> None:
+        """Make the posts fit the definitions and the leases; called whenever one of them has changed."""
+        claims, tasks = self._claims, self._tasks
+        if claims is None or tasks is None:
+            return
+        wanted = {channel: spec for channel, spec in self._specs.items() if spec.enabled}
+        claims.want(wanted)
+        held = claims.held
+        for channel, post in self._posts.items():
+            post.set(wanted.get(channel) if channel in held else None)
+        for channel in held - self._posts.keys():
+            spec = wanted.get(channel)
+            if spec is None:
+                claims.release(channel)
+                continue
+            post = self._posts[channel] = _Post(spec)
+            post.task = tasks.create_task(self._keep(channel, post), name=f"channel {channel}")
+
+    async def _keep(self, channel: str, post: _Post) -> None:
+        """One runner after the other, as long as there should be one."""
+        try:
+            while post.spec is not None:
+                post.changed.clear()
+                await self._serve(post.spec, post)
+                if not post.changed.is_set():  # it failed by itself, which no runner should
+                    await asyncio.sleep(1)
+        finally:
+            del self._posts[channel]
+            await self._book.close(channel, is_removed=channel not in self._specs)
+            spec = self._specs.get(channel)
+            if self._claims is not None and (spec is None or not spec.enabled):
+                self._claims.release(channel)
+            self._settle()  # it may be wanted again already
+
+    async def _serve(self, spec: ChannelSpec, post: _Post) -> None:
+        """Run the channel until something about it changes."""
+        points = sum(point.kind in READ_KINDS for point in spec.points)
+        status = ChannelStatus(spec.id, self.owner, points, self._plane.clock.now_ms())
+        self._book.open(status)
+        runner: ChannelRunner | PushWatch
+        if spec.protocol == PUSH:
+            runner = PushWatch(spec, self._bench.board, status)
+        else:
+            runner = ChannelRunner(spec, self._bench, status)
+        post.runner = runner
+        running = asyncio.create_task(runner.run(), name=f"runner {spec.id}")
+        change = asyncio.create_task(post.changed.wait())
+        try:
+            await asyncio.wait({running, change}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+            running.cancel()
+            await _ended(running, lambda error: log.error("channel failed", channel=spec.id, exc_info=error))
+            post.runner = None
+            status.turn(False, self._plane.clock.now_ms(), "stopped")
+
+    async def _follow(self) -> None:
+        """Learn of definitions as they change."""
+        async for change in self._store.watch(CHANGES_S):
+            for channel in change.removed:
+                self._specs.pop(channel, None)
+            for channel in change.changed:
+                spec = await self._read(channel)
+                if spec is None:
+                    self._specs.pop(channel, None)
+                else:
+                    self._specs[channel] = spec
+            self._settle()
+
+    async def _read(self, channel: str) -> ChannelSpec | None:
+        while True:
+            try:
+                return (await self._store.get_many([channel]))[0]
+            except Invalid as error:
+                log.error("channel left out", channel=channel, error=error.message)
+                return None
+            except Unavailable as error:  # the change is told only once
+                log.warning("channel definition out of reach", channel=channel, error=error.message)
+                await asyncio.sleep(CHANGES_S)
+
+    async def _hear_commands(self) -> None:
+        """Wake the runners whose channels have commands; one short question as long as there are none anywhere."""
+        keys = self._plane.keys
+        while self._bench.commands is not None:
+            await asyncio.sleep(COMMANDS_S)
+            try:
+                with translated(self._plane.link):
+                    if not await self._plane.redis.zcard(keys.commands_open()):
+                        continue
+                    channels = list(self._posts)
+                    pipe = self._plane.redis.pipeline(transaction=False)
+                    for channel in channels:
+                        pipe.llen(keys.channel_todo(channel))
+                    lengths = await pipe.execute() if channels else []
+            except Unavailable as error:
+                log.warning("commands out of reach", error=error.message)
+                await asyncio.sleep(1)
+                continue
+            for channel, length in zip(channels, lengths, strict=True):
+                post = self._posts.get(channel)
+                if length and post is not None and post.runner is not None:
+                    post.runner.wake()
+
+
+async def _ended(task: asyncio.Task[None], on_error: Callable[[BaseException], None]) -> None:
+    """Wait for a task that was cancelled, also when we are ourselves: two pollers are worse than a late stop."""
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if not task.cancelled() and (error := task.exception()) is not None:
+        on_error(error)
+    if is_cancelled:
+        raise asyncio.CancelledError

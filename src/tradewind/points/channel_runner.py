@@ -1,0 +1,286 @@
+"""One channel at work: connect, poll or listen, write what changed, carry commands out between polls, begin again.
+
+A device that is gone for longer than the channel's timeout makes all its points bad; they keep value and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from tradewind.clock import Clock
+from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.points.batch import Batch
+from tradewind.points.board import Board
+from tradewind.points.channel_samples import Samples
+from tradewind.points.channel_slots import Slots, phase_of
+from tradewind.points.channel_status import ChannelStatus
+from tradewind.points.driver import DeviceTrouble, Driver
+from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.spec import ChannelSpec, Reading
+
+log = structlog.get_logger(__name__)
+#: The first and the longest pause before a channel is connected again; each is cut by chance to half at most.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+#: What a driver may take beyond the channel's timeout before it is interrupted.
+GRACE_S = 0.5
+#: Readings that were delivered and not written yet; beyond that the oldest are dropped and counted.
+MAX_WAITING = 100_000
+#: Readings that come one by one are written together.
+GATHER_S = 0.02
+
+
+class CommandSource(Protocol):
+    """Where the commands of channels come from: command_run.CommandRunner."""
+
+    async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
+        """Take the next command of the channel, carry it out and record how it ended; False when none waits.
+
+        One call at a time per channel, and no other call of the driver runs, except `listen`. Raises DeviceTrouble,
+        once all is recorded, when the connection is of no use any more.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all runners of a process share."""
+
+    board: Board
+    drivers: DriverRegistry
+    clock: Clock
+    stale_s: float
+    commands: CommandSource | None = None
+
+
+class ChannelRunner:
+    """`run` until it is cancelled. `wake` when a command may be waiting."""
+
+    def __init__(self, channel: ChannelSpec, bench: Bench, status: ChannelStatus) -> None:
+        self.channel = channel
+        self.status = status
+        self._bench = bench
+        self._samples = Samples(channel, bench.stale_s / 2)
+        self._timeout_s = channel.timeout_ms / 1000
+        self._interval_s = channel.poll_interval_ms / 1000
+        self._loop = asyncio.get_running_loop()
+        self._pause_s = FIRST_PAUSE_S
+        self._began_s = self._last_ok_s = self._loop.time()
+        self._is_troubled = True
+        self._gone: asyncio.Event = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._commands = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._delivered: list[Reading] = []
+        self._has_delivered = asyncio.Event()
+
+    def wake(self) -> None:
+        self._commands.set()
+
+    async def run(self) -> None:
+        log.info("channel begins", channel=self.channel.id, protocol=self.channel.protocol)
+        self._expect_end(self._began_s)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch(), name=f"watch {self.channel.id}")
+            while True:
+                error = await self._attempt()
+                self._fail(error)
+                pause_s = random.uniform(0.5, 1.0) * self._pause_s
+                self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+                await asyncio.sleep(pause_s)
+
+    async def _attempt(self) -> str:
+        """One connection from its beginning to its end; why it ended."""
+        try:
+            await self._session()
+        except TradewindError as error:
+            return error.message + (f" ({error.hint})" if isinstance(error, Invalid) and error.hint else "")
+        except Exception as error:  # the fence around drivers
+            log.exception("driver failed", channel=self.channel.id, protocol=self.channel.protocol)
+            return f"{type(error).__name__}: {error}"
+        return "the connection ended"
+
+    async def _session(self) -> None:
+        self._began_s = self._loop.time()
+        driver = self._bench.drivers.make(self.channel)
+        try:
+            async with self._limit("did not connect"):
+                await driver.connect()
+            self._commands.set()  # a former owner may have left some
+            await (self._poll(driver) if driver.is_polled else self._listen(driver))
+        finally:
+            with contextlib.suppress(Exception):  # close never raises, says the contract; here it may
+                async with asyncio.timeout(self._timeout_s + GRACE_S):
+                    await driver.close()
+
+    # polled protocols
+
+    async def _poll(self, driver: Driver) -> None:
+        slots = Slots(self._interval_s, phase_of(self.channel.id, self._interval_s))
+        missed_before = self.status.missed
+        while True:
+            self._began_s = self._loop.time()
+            async with self._limit("did not answer"):
+                readings = await driver.poll()
+            now_s = self._loop.time()
+            self.status.polled(now_s - self._began_s, self._bench.clock.now_ms())
+            self._succeed()
+            await self._write(readings)
+            due_s = slots.next(self._loop.time())
+            self.status.missed = missed_before + slots.missed
+            await self._until(due_s, driver)
+
+    async def _until(self, due_s: float, driver: Driver) -> None:
+        """Wait for the slot; carry out what is asked meanwhile. A long command costs slots, which are then counted."""
+        while True:
+            if self._commands.is_set():
+                self._commands.clear()
+                await self._run_commands(driver, due_s)
+            if self._loop.time() >= due_s:
+                return
+            try:
+                async with asyncio.timeout_at(due_s):
+                    await self._commands.wait()
+            except TimeoutError:
+                return
+
+    async def _run_commands(self, driver: Driver, due_s: float | None = None) -> None:
+        source = self._bench.commands
+        try:
+            while source is not None and await source.run_next(self.channel, driver):
+                self.status.commands += 1
+                if due_s is not None and self._loop.time() >= due_s:
+                    self._commands.set()  # the next ones after the poll
+                    return
+        except DeviceTrouble:
+            raise
+        except Unavailable as error:  # Redis, not the device: what was taken is swept
+            log.warning("commands out of reach", channel=self.channel.id, error=error.message)
+
+    # protocols that push
+
+    async def _listen(self, driver: Driver) -> None:
+        self._succeed()
+        self._delivered.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._drain(), name=f"drain {self.channel.id}")
+                group.create_task(self._serve_commands(driver), name=f"commands {self.channel.id}")
+                await driver.listen(self._deliver)
+                raise DeviceTrouble(f"channel {self.channel.id}: the connection ended")
+        except BaseExceptionGroup as group_error:
+            raise _first(group_error) from None
+        finally:
+            await self._write_delivered()
+
+    def _deliver(self, readings: Sequence[Reading]) -> None:
+        waiting = self._delivered
+        waiting += readings
+        if len(waiting) > MAX_WAITING:
+            self.status.dropped += len(waiting) - MAX_WAITING
+            del waiting[:-MAX_WAITING]
+        self._has_delivered.set()
+
+    async def _drain(self) -> None:
+        while True:
+            await self._has_delivered.wait()
+            self._has_delivered.clear()
+            self.status.heard_ms = self._bench.clock.now_ms()
+            self._succeed()
+            await self._write_delivered()
+            await asyncio.sleep(GATHER_S)
+
+    async def _write_delivered(self) -> None:
+        readings, self._delivered = self._delivered, []
+        if readings:
+            await self._write(readings)
+
+    async def _serve_commands(self, driver: Driver) -> None:
+        while True:
+            await self._commands.wait()
+            self._commands.clear()
+            await self._run_commands(driver)
+
+    # the board
+
+    async def _write(self, readings: Sequence[Reading]) -> None:
+        async with self._writing:  # in order with the mark of a device that is gone
+            await self._send(self._samples.changes(readings, self._loop.time()))
+
+    async def _send(self, batches: list[Batch]) -> bool:
+        if not batches:
+            return True
+        try:
+            await self._bench.board.write(batches)
+            if not self._is_troubled:
+                self.status.error = ""
+            return True
+        except TradewindError as error:  # the device is well: go on, and write all when the board is back
+            self._samples.forget()
+            self.status.error = f"values not written: {error.message}"
+            log.warning("values not written", channel=self.channel.id, error=error.message)
+            return False
+        except BaseException:
+            self._samples.forget()
+            raise
+
+    # health
+
+    def _succeed(self) -> None:
+        self._last_ok_s = self._loop.time()
+        self._pause_s = FIRST_PAUSE_S
+        if not self._is_troubled:
+            return
+        self._is_troubled = False
+        self._gone.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self.status.turn(True, self._bench.clock.now_ms())
+        log.info("channel is online", channel=self.channel.id)
+
+    def _fail(self, error: str) -> None:
+        self.status.failures += 1
+        if error != self.status.error:  # once, not with each attempt
+            log.warning("channel is in trouble", channel=self.channel.id, error=error)
+        self.status.turn(False, self._bench.clock.now_ms(), error)
+        if not self._is_troubled:
+            self._is_troubled = True
+            self._expect_end(self._began_s)
+
+    def _expect_end(self, trouble_s: float) -> None:
+        """The device was heard last when the last poll succeeded; between rare polls it may also just have gone."""
+        end_s = max(self._last_ok_s + self._timeout_s, trouble_s + min(self._timeout_s, self._interval_s))
+        self._timer = self._loop.call_at(end_s, self._gone.set)
+
+    async def _watch(self) -> None:
+        """Marks all points bad once the device is gone."""
+        while True:
+            await self._gone.wait()
+            async with self._writing:
+                if not self._gone.is_set():
+                    continue
+                is_done = await self._send(self._samples.all_bad())
+            if is_done:
+                self._gone.clear()
+            else:
+                await asyncio.sleep(FIRST_PAUSE_S)
+
+    @contextlib.asynccontextmanager
+    async def _limit(self, what: str) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(self._timeout_s + GRACE_S):
+                yield
+        except TimeoutError as error:
+            message = f"channel {self.channel.id}: the device {what} within {self.channel.timeout_ms} ms"
+            raise DeviceTrouble(message, hint="check the device, or raise timeout_ms") from error
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,154 @@
+"""How channels are doing: figures kept by their runners, written to `comsrv:{channel}:status` once a second at most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import structlog
+
+from tradewind.errors import Unavailable
+from tradewind.points.plane import Place, PointPlane
+from tradewind.redis.connection import translated
+
+log = structlog.get_logger(__name__)
+WRITE_S = 1.0
+#: Weight of the newest poll in the average.
+_NEWEST = 0.1
+
+
+class ChannelStatus:
+    """Figures since this process took the channel. Times in ms of our clock; 0: never.
+
+    `last_ms` is the last poll that succeeded: what the board takes all points of the channel to be as fresh as. Where
+    the device or somebody else sends, nothing is known of points that were not sent: that time is `heard_ms`.
+    """
+
+    def __init__(self, channel: str, owner: str, points: int, now_ms: int) -> None:
+        self.channel, self.owner, self.points = channel, owner, points
+        self.is_online = False
+        self.since_ms = now_ms
+        self.error = ""
+        self.polls = self.failures = self.missed = self.commands = self.dropped = 0
+        self.last_ms = self.heard_ms = 0
+        self.poll_ms = self.poll_ms_max = 0.0
+
+    def polled(self, took_s: float, now_ms: int) -> None:
+        took = took_s * 1000
+        self.polls += 1
+        self.poll_ms = took if self.polls == 1 else self.poll_ms + (took - self.poll_ms) * _NEWEST
+        self.poll_ms_max = max(self.poll_ms_max, took)
+        self.last_ms = now_ms
+
+    def turn(self, is_online: bool, now_ms: int, error: str = "") -> None:
+        if is_online != self.is_online:
+            self.is_online, self.since_ms = is_online, now_ms
+        self.error = error
+
+    def fields(self, ahead_ms: int = 0) -> dict[str, Any]:
+        """As in Redis; times by a clock that is `ahead_ms` before ours."""
+        times = {name: getattr(self, name) for name in ("since_ms", "last_ms", "heard_ms")}
+        return {
+            "online": int(self.is_online),
+            **{name: ms + ahead_ms if ms else 0 for name, ms in times.items()},
+            "error": self.error,
+            "polls": self.polls,
+            "failures": self.failures,
+            "missed": self.missed,
+            "commands": self.commands,
+            "dropped": self.dropped,
+            "points": self.points,
+            "poll_ms": round(self.poll_ms, 3),
+            "poll_ms_max": round(self.poll_ms_max, 3),
+            "owner": self.owner,
+        }
+
+
+class StatusBook:
+    """Writes what has changed, all channels in one round trip, and sees requests to reload a channel on the way."""
+
+    def __init__(self, plane: PointPlane, on_reload: Callable[[str], None]) -> None:
+        self._plane = plane
+        self._on_reload = on_reload
+        self._open: dict[str, ChannelStatus] = {}
+        self._written: dict[str, dict[str, Any]] = {}
+        self._asked: dict[str, bytes | None] = {}
+        self._ahead_ms = 0
+
+    def open(self, status: ChannelStatus) -> None:
+        self._open[status.channel] = status
+        self._written.pop(status.channel, None)
+
+    def all(self) -> list[ChannelStatus]:
+        return list(self._open.values())
+
+    async def close(self, channel: str, *, is_removed: bool) -> None:
+        """The channel is not ours any more; the hash of one that was removed goes. Says nothing of Redis being away."""
+        status = self._open.pop(channel, None)
+        self._written.pop(channel, None)
+        self._asked.pop(channel, None)
+        key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
+        try:
+            with translated(place.link):
+                if is_removed:
+                    await place.redis.unlink(key)
+                    await self._plane.forget(channel)
+                elif status is not None:
+                    await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
+        except Unavailable as error:
+            log.warning("channel status not written", channel=channel, error=error.message)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.write()
+            except Unavailable as error:
+                self._written.clear()
+                log.warning("channel status not written", error=error.message)
+            await asyncio.sleep(WRITE_S)
+
+    async def write(self) -> None:
+        """Raises Unavailable."""
+        if not self._plane.link.cluster:
+            await self._write_at(self._plane.home, list(self._open))
+            return
+        for channel in list(self._open):
+            await self._write_at(self._plane.at(channel), [channel])
+
+    async def _write_at(self, place: Place, channels: Iterable[str]) -> None:
+        pipe = place.redis.pipeline(transaction=False)
+        pipe.time()
+        asked = []
+        for channel in channels:
+            status = self._open.get(channel)
+            if status is None:
+                continue
+            key, fields = self._plane.keys.channel_status(channel), status.fields(self._ahead_ms)
+            before = self._written.get(channel)
+            changed = fields if before is None else {k: v for k, v in fields.items() if before.get(k) != v}
+            if changed:
+                pipe.hset(key, mapping=changed)
+                self._written[channel] = fields
+            pipe.hget(key, "reload")
+            asked.append((channel, bool(changed)))
+        with translated(place.link):
+            replies = iter(await pipe.execute())
+        seconds, micros = next(replies)
+        ahead = seconds * 1000 + micros // 1000 - self._plane.clock.now_ms()
+        if abs(ahead - self._ahead_ms) > 100:  # else it would jitter, and all times with it
+            self._ahead_ms = ahead
+        for channel, was_written in asked:
+            if was_written:
+                next(replies)
+            wish = next(replies)
+            if channel in self._asked and wish != self._asked[channel]:
+                self._on_reload(channel)
+            self._asked[channel] = wish
+
+
+async def request_reload(plane: PointPlane, channel: str, wish: str) -> None:
+    """Ask whichever process polls the channel to begin anew, within about a second. `wish` is new with each request."""
+    place = plane.at(channel)
+    with translated(place.link):
+        await place.redis.hset(plane.keys.channel_status(channel), "reload", wish)

@@ -1,0 +1,246 @@
+"""The change feed: every written batch in order, for consumers that must not miss one.
+
+A consumer stores its cursor together with the effect of what it has read, in its own script (`FeedBatch.cursor`) or
+with `commit`; a new process goes on from there. Entries that all consumers have behind them go (feed_trim.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+import msgspec
+import redis.asyncio
+import structlog
+
+from tradewind.errors import Invalid, Unavailable
+from tradewind.ids import is_id
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+
+log = structlog.get_logger(__name__)
+
+#: How long a wait for entries lasts on the server, and how often a cluster is asked.
+WAIT_MS = 2000
+CLUSTER_PAUSE_S = 0.05
+PAUSE_S = 0.5
+BEFORE_ALL = "0-0"
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    """One written batch. `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement`; `ts_ms` the newest time in it.
+
+    Values are decoded when asked for. An entry without values tells of qualities only. `is_late`: the board shows
+    something newer.
+    """
+
+    id: str
+    key: str
+    ts_ms: int
+    data: str
+    qualities: str = ""
+    is_late: bool = False
+    origin: str = ""
+    each_ts: str = ""
+
+    def values(self) -> dict[str, float]:
+        """Point id or field → value."""
+        if not self.data:
+            return {}
+        flat = self.data.replace(":", ",").split(",")
+        return dict(zip(flat[::2], map(float, flat[1::2]), strict=True))
+
+    def fields(self) -> list[str]:
+        return self.data.replace(":", ",").split(",")[::2] if self.data else []
+
+    def times(self) -> dict[str, int]:
+        """Point id → ms of its value."""
+        if not self.each_ts:
+            return dict.fromkeys(self.fields(), self.ts_ms)
+        return dict(zip(self.fields(), map(int, self.each_ts.split(",")), strict=True))
+
+    def quality(self) -> dict[str, str]:
+        """Point id → `uncertain` or `bad`; `good` for a point without a value here whose mark was taken away. Points
+        with a value here that are missing are good."""
+        if not self.qualities:
+            return {}
+        flat = self.qualities.replace(":", ",").split(",")
+        return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+class FeedBatch(msgspec.Struct, frozen=True):
+    """Entries in the order in which they were written (in a cluster: of each channel). `missed`: entries before these
+    that were trimmed unread, since the last commit. `cursor`: field, value, … to HSET in `keys.feed_cursors()` when
+    the effect of the entries is stored."""
+
+    entries: tuple[FeedEntry, ...]
+    missed: int
+    cursor: tuple[str, ...]
+
+
+class FeedReader:
+    """One consumer; `name` is that of its role (`models`, `history`), shared by the processes that take over from each
+    other. `start` says where a consumer without a cursor begins: with what comes from `now` on, or the `oldest` kept.
+
+    `async for batch in reader` waits for entries, survives trouble with the server and never ends by itself.
+    """
+
+    def __init__(
+        self, plane: PointPlane, name: str, *, start: Literal["now", "oldest"] = "now", count: int = 200
+    ) -> None:
+        if not is_id(name):
+            raise Invalid(f"{name!r} is no name for a consumer of the feed", code="bad_id", hint="use a short word")
+        self.plane = plane
+        self.name = name
+        self._start = start
+        self._count = count
+        self._at: dict[str, str] = {}
+        self._known_missed = 0
+        self._is_open = False
+        self._client: redis.asyncio.Redis | None = None
+
+    async def open(self) -> None:
+        """Find the cursor; the first time set it, so that nothing after it is trimmed. `read` does it when need be."""
+        cursors, missed, channels = await self._stored()
+        if self.name not in cursors:
+            tails = await asyncio.gather(*(self._tail(channel) for channel in channels))
+            first = dict(zip(channels, tails, strict=True))
+            fields = [part for channel, at in first.items() for part in (field_of(self.name, channel), at)]
+            # The home feed last: a consumer counts as known once that field stands.
+            fields = [*fields[2:], *fields[:2]]
+            with translated(self.plane.link):
+                pipe = self.plane.redis.pipeline(transaction=True)
+                pipe.hsetnx(self.plane.keys.feed_cursors(), f"{self.name}#missed", str(missed))
+                for at in range(0, len(fields), 2):
+                    pipe.hsetnx(self.plane.keys.feed_cursors(), fields[at], fields[at + 1])
+                await pipe.execute()
+            cursors, missed, channels = await self._stored()
+        self._at = {channel: cursors.get(field_of(self.name, channel), BEFORE_ALL) for channel in channels}
+        self._known_missed = int(cursors.get(f"{self.name}#missed", "0"))
+        self._is_open = True
+
+    async def read(self, wait_ms: int = WAIT_MS) -> FeedBatch | None:
+        """The next entries; None when none came in that time. What this object has read it does not read again, also
+        when it was not committed (see `rewind`). Raises Unavailable."""
+        if not self._is_open:
+            await self.open()
+        if self.plane.link.cluster:
+            return await self._read_cluster(wait_ms)
+        if self._client is None:
+            self._client = self.plane.link.new_client(WAIT_MS / 1000)
+        keys = self.plane.keys
+        pipe: Any = self._client.pipeline(transaction=False)
+        pipe.execute_command("XREAD", *self._options(), "BLOCK", min(wait_ms, WAIT_MS) or 1, *self._stream(""))
+        pipe.hget(keys.feed_missed(), self.name)
+        with translated(self.plane.link):
+            found, missed = await pipe.execute()
+        return self._batch({"": found}, missed)
+
+    async def commit(self, batch: FeedBatch) -> None:
+        """Store the cursor of a batch whose effect is stored."""
+        with translated(self.plane.link):
+            await self.plane.redis.execute_command("HSET", self.plane.keys.feed_cursors(), *batch.cursor)
+
+    def rewind(self) -> None:
+        """Go back to the stored cursor: what was not committed is read again."""
+        self._is_open = False
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose(close_connection_pool=True)
+            self._client = None
+
+    async def __aiter__(self) -> AsyncIterator[FeedBatch]:
+        while True:
+            try:
+                batch = await self.read()
+            except Unavailable as error:
+                log.warning("the feed cannot be read", consumer=self.name, error=error.message)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if batch is not None:
+                yield batch
+
+    async def _read_cluster(self, wait_ms: int) -> FeedBatch | None:
+        """One stream per channel, on many nodes: no command waits on all of them, so they are asked again and again."""
+        end = asyncio.get_running_loop().time() + wait_ms / 1000
+        while True:
+            _, missed, channels = await self._stored()
+            for channel in channels:
+                self._at.setdefault(channel, BEFORE_ALL)
+            asked = [
+                self.plane.at(channel).ask([("XREAD", *self._options(), *self._stream(channel))])
+                for channel in channels
+            ]
+            replies = await asyncio.gather(*asked)
+            batch = self._batch(dict(zip(channels, (reply[0] for reply in replies), strict=True)), missed)
+            if batch is not None or asyncio.get_running_loop().time() >= end:
+                return batch
+            await asyncio.sleep(CLUSTER_PAUSE_S)
+
+    def _batch(self, found: dict[str, Any], missed_reply: Any) -> FeedBatch | None:
+        entries: list[FeedEntry] = []
+        cursor: list[str] = []
+        for channel, reply in found.items():
+            rows = reply[0][1] if reply else ()
+            if rows:
+                entries += map(_entry, rows)
+                self._at[channel] = entries[-1].id
+                cursor += (field_of(self.name, channel), entries[-1].id)
+        missed = int(missed_reply or 0)
+        if not entries and missed == self._known_missed:
+            return None
+        if len(found) > 1:
+            entries.sort(key=lambda entry: id_of(entry.id))
+        lost, self._known_missed = missed - self._known_missed, missed
+        cursor += (f"{self.name}#missed", str(missed))
+        return FeedBatch(tuple(entries), lost, tuple(cursor))
+
+    def _options(self) -> tuple[Any, ...]:
+        return ("COUNT", self._count)
+
+    def _stream(self, channel: str) -> tuple[str, ...]:
+        return ("STREAMS", self.plane.keys.feed(channel), self._at[channel])
+
+    async def _stored(self) -> tuple[dict[str, str], int, list[str]]:
+        """All cursors, how many entries this consumer has ever missed, the channels with feeds (``: the home feed)."""
+        keys = self.plane.keys
+        cursors, missed, channels = await self.plane.home.ask(
+            [("HGETALL", keys.feed_cursors()), ("HGET", keys.feed_missed(), self.name), ("SMEMBERS", keys.feeds())]
+        )
+        names = ["", *sorted(channel.decode() for channel in channels)]
+        return {field.decode(): at.decode() for field, at in cursors.items()}, int(missed or 0), names
+
+    async def _tail(self, channel: str) -> str:
+        if self._start == "oldest":
+            return BEFORE_ALL
+        place = self.plane.at(channel)
+        last = (await place.ask([("XREVRANGE", self.plane.keys.feed(channel), "+", "-", "COUNT", 1)]))[0]
+        return last[0][0].decode() if last else BEFORE_ALL
+
+
+def field_of(consumer: str, channel: str) -> str:
+    """The field of a cursor in `points:cursors`."""
+    return f"{consumer}@{channel}" if channel else consumer
+
+
+def id_of(text: str) -> tuple[int, int]:
+    """A stream id that can be compared."""
+    ms, _, number = text.partition("-")
+    return int(ms), int(number or 0)
+
+
+def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry:
+    name, fields = row
+    get = fields.get
+    return FeedEntry(
+        name.decode(),
+        fields[b"k"].decode(),
+        int(fields[b"t"]),
+        fields[b"d"].decode(),
+        get(b"q", b"").decode(),
+        b"l" in fields,
+        get(b"o", b"").decode(),
+        get(b"p", b"").decode(),
+    )

@@ -1,0 +1,393 @@
+"""The acquisition engine: leases, pushed values, drivers that misbehave, commands, a Redis that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.points.site import Site
+from tests.process import Server, running
+from tests.servers import redis_server
+from tradewind.points.acquisition import Acquisition
+from tradewind.points.batch import Batch
+from tradewind.points.channel_claim import ClaimKeeper
+from tradewind.points.channel_status import request_reload
+from tradewind.points.driver import Deliver, DeviceTrouble, Driver
+from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.drivers.virtual import VirtualDriver
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
+from tradewind.redis.connection import Link, open_link
+from tradewind.settings import RedisSettings
+
+M = Kind.MEASUREMENT
+
+
+@pytest.fixture
+async def site(redis_7: Server, key_prefix: str) -> AsyncIterator[Site]:
+    link = await open_link(RedisSettings(url=redis_7.url))
+    yield Site(link, key_prefix)
+    await link.close()
+
+
+def virtual(channel: str = "1", *points: PointSpec, protocol: str = "virtual", **more: Any) -> ChannelSpec:
+    given = {"poll_interval_ms": 50, "timeout_ms": 500, **more}
+    return ChannelSpec(
+        channel, protocol=protocol, points=points or (PointSpec(M, "1", mapping={"expression": "t"}),), **given
+    )
+
+
+async def test_the_same_on_every_redis(link: Link, key_prefix: str) -> None:
+    site = Site(link, key_prefix)
+    await site.store.put([virtual("1"), virtual("2"), virtual("3", enabled=False)])
+    async with site.running() as engine:
+        await site.online("1")
+        await site.online("2")
+        assert (await site.values("1"))["1"].quality == "good"
+        assert {s["channel"] for s in engine.statistics()} == {"1", "2"}
+        assert await site.status("3") == {}
+    status = await site.status("1")
+    assert (status["online"], status["error"]) == ("0", "stopped")
+    assert await site.plane.redis.hlen(site.plane.keys.channel_owners()) == 0
+    await site.plane.close()
+
+
+async def test_disabling_and_enabling_a_channel(site: Site) -> None:
+    await site.store.put([virtual()])
+    async with site.running():
+        await site.online("1")
+        await site.store.put([virtual(enabled=False)])
+
+        async def is_stopped() -> bool:
+            return (await site.status("1"))["error"] == "stopped"
+
+        await site.until(is_stopped, "stop")
+        await site.store.put([virtual()])
+        await site.online("1")
+
+
+async def test_two_processes_share_no_channel_and_one_takes_over_at_once_from_one_that_stops(site: Site) -> None:
+    await site.store.put([virtual(str(n)) for n in range(1, 6)])
+    async with site.running(lease_s=30) as second:
+        async with site.running(lease_s=30) as first:
+            await asyncio.gather(*(site.online(str(n)) for n in range(1, 6)))
+            held = [{s["channel"] for s in engine.statistics()} for engine in (first, second)]
+            assert held[0] | held[1] == {"1", "2", "3", "4", "5"}
+            assert not held[0] & held[1]
+
+        async def has_all() -> bool:
+            return len(second.statistics()) == 5
+
+        # The second asks again every quarter of a lease; it need not wait for a lease to end.
+        assert await site.until(has_all, "take-over", 20) < 15
+
+
+async def test_a_killed_process_is_replaced_within_one_and_a_half_leases(redis_7: Server, site: Site) -> None:
+    lease_s = 2.0
+    await site.store.put([virtual()])
+    root = str(Path(__file__).parents[2])
+    argv = [sys.executable, "-m", "tests.points.acquisition_process", redis_7.url, site.settings.key_prefix, "first"]
+
+    def make(folder: Path) -> Server:
+        return Server(
+            [*argv, str(lease_s)], port=0, url="", folder=folder, is_ready=lambda: True, env={"PYTHONPATH": root}
+        )
+
+    with running(make) as process:
+        await site.online("1")
+        assert (await site.status("1"))["owner"] == "first"
+        async with site.running(owner="second", lease_s=lease_s) as engine:
+            await asyncio.sleep(lease_s)  # long enough to have tried, and to have been refused
+            assert engine.statistics() == []
+            process.kill()
+
+            async def has_it() -> bool:
+                return bool(engine.statistics())
+
+            assert await site.until(has_it, "take-over") <= lease_s * 1.5 + 0.5
+            await site.online("1")
+
+
+async def test_a_keeper_that_cannot_renew_lets_go_before_its_lease_ends(key_prefix: str) -> None:
+    with redis_server() as server:
+        link = await open_link(RedisSettings(url=server.url))
+        site = Site(link, key_prefix)
+        changed = asyncio.Event()
+        keeper = ClaimKeeper(site.plane, "a", changed.set, lease_s=2.0)
+        keeper.want(["1", "2"])
+        keeper.start()
+        await asyncio.wait_for(changed.wait(), 5)
+        assert keeper.held == {"1", "2"}
+        began = time.monotonic()
+        changed.clear()
+        server.pause()
+        await asyncio.wait_for(changed.wait(), 5)
+        assert keeper.held == frozenset()
+        assert time.monotonic() - began < 2.0
+        server.resume()
+        await keeper.stop()
+        await link.close()
+
+
+async def test_a_request_to_reload_reaches_the_process_that_polls(site: Site) -> None:
+    made = 0
+
+    class Counted(VirtualDriver):
+        async def connect(self) -> None:
+            nonlocal made
+            made += 1
+            await super().connect()
+
+    drivers = DriverRegistry()
+    drivers.add(Counted)
+    await site.store.put([virtual()])
+    async with site.running(drivers=drivers) as engine:
+        await site.online("1")
+
+        async def is_counted() -> bool:
+            return engine.statistics()[0]["polls"] > 20  # the wish that stands before has been seen by then
+
+        await site.until(is_counted, "polls")
+        await request_reload(site.plane, "1", "a")
+
+        async def is_reloaded() -> bool:
+            return made == 2
+
+        await site.until(is_reloaded, "reload")
+        await request_reload(site.plane, "1", "b")
+
+        async def is_reloaded_again() -> bool:
+            return made == 3
+
+        await site.until(is_reloaded_again, "second reload")
+
+
+class Moody(Driver):
+    """Does what `mood` says."""
+
+    protocol = "moody"
+    mood = "well"
+
+    async def connect(self) -> None:
+        if Moody.mood == "closed":
+            raise DeviceTrouble("closed")
+
+    async def poll(self) -> Sequence[Reading]:
+        if Moody.mood == "broken":
+            raise KeyError("a bug in a driver")
+        if Moody.mood == "hangs":
+            await asyncio.Event().wait()
+        return [Reading(M, "1", 1)]
+
+    async def write(self, point: PointSpec, raw: float) -> None: ...
+
+
+@pytest.mark.parametrize("mood", ["closed", "broken", "hangs"])
+async def test_whatever_a_driver_does_its_channel_goes_bad_and_comes_back(site: Site, mood: str) -> None:
+    drivers = DriverRegistry()
+    drivers.add(Moody)
+    Moody.mood = "well"
+    await site.store.put([virtual("1", PointSpec(M, "1"), protocol="moody"), virtual("2")])
+    async with site.running(drivers=drivers) as engine:
+        await site.online("1")
+        await site.online("2")
+        Moody.mood = mood
+        if mood == "closed":
+            engine.reload("1")
+
+        async def is_bad() -> bool:
+            return await site.qualities("1") == {"bad"}
+
+        await site.until(is_bad, "bad")
+        assert await site.qualities("2") == {"good"}
+        Moody.mood = "well"
+
+        async def is_good() -> bool:
+            return await site.qualities("1") == {"good"}
+
+        await site.until(is_good, "good")
+
+
+class Sending(Driver):
+    """Sends when it is told to."""
+
+    protocol = "sending"
+    is_polled = False
+    deliver: Deliver | None = None
+    end: asyncio.Event
+
+    async def connect(self) -> None: ...
+
+    async def listen(self, deliver: Deliver) -> None:
+        Sending.deliver, Sending.end = deliver, asyncio.Event()
+        await Sending.end.wait()
+        Sending.deliver = None
+        raise DeviceTrouble("the broker is gone")
+
+    async def write(self, point: PointSpec, raw: float) -> None: ...
+
+
+async def test_a_driver_that_listens(site: Site) -> None:
+    drivers = DriverRegistry()
+    drivers.add(Sending)
+    await site.store.put([virtual("1", PointSpec(M, "1", scale=2), PointSpec(M, "2"), protocol="sending")])
+    async with site.running(drivers=drivers):
+        await site.online("1")
+        assert Sending.deliver is not None
+        Sending.deliver([Reading(M, "1", 5, ts_ms=1_700_000_000_000), Reading(M, "2", 6)])
+
+        async def has_come() -> bool:
+            return len(await site.values("1")) == 2
+
+        await site.until(has_come, "values")
+        found = await site.values("1")
+        assert (found["1"].value, found["1"].ts) == (10, 1_700_000_000_000)
+        assert found["1"].is_stale  # by its own time: that others came now says nothing of it
+        assert not found["2"].is_stale
+        Sending.end.set()
+
+        async def is_bad() -> bool:
+            return await site.qualities("1") == {"bad"}
+
+        await site.until(is_bad, "bad")
+
+        async def is_back() -> bool:
+            return Sending.deliver is not None
+
+        await site.until(is_back, "connection")
+        assert await site.qualities("1") == {"bad"}  # nothing new was heard of them
+        Sending.deliver([Reading(M, "2", 6)])
+
+        async def is_good() -> bool:
+            return (await site.values("1"))["2"].quality == "good"
+
+        await site.until(is_good, "good")
+
+
+async def test_pushed_values_become_uncertain_when_no_more_come(site: Site) -> None:
+    points = (PointSpec(M, "1", max_age_s=1), PointSpec(M, "2"))
+    await site.store.put([virtual("1", *points, protocol="http")])
+    async with site.running():
+
+        async def is_waiting() -> bool:
+            return (await site.status("1")).get("error") == "no value yet"
+
+        await site.until(is_waiting, "status")
+        await site.board.write([Batch.of_channel("1", M, {"1": 1, "2": 2})])
+        await site.online("1")
+        key = site.plane.keys.points_quality("1", "m")
+
+        async def is_marked() -> bool:
+            return bool(await site.plane.redis.hget(key, "1") == b"uncertain")
+
+        await site.until(is_marked, "stale")
+        assert await site.plane.redis.hget(key, "2") is None
+        await site.board.write([Batch.of_channel("1", M, {"1": 1})])
+        assert await site.plane.redis.hget(key, "1") is None
+        await site.until(is_marked, "stale again")
+
+
+async def test_commands_run_between_polls_and_never_two_at_once(site: Site) -> None:
+    busy = 0
+    overlaps = 0
+    done: list[str] = []
+    todo = ["a", "b", "c"]
+
+    class Watched(VirtualDriver):
+        async def poll(self) -> Sequence[Reading]:
+            nonlocal overlaps
+            overlaps += busy
+            return await super().poll()
+
+    class Commands:
+        async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
+            nonlocal busy, overlaps
+            if not todo:
+                return False
+            overlaps += busy
+            busy += 1
+            await asyncio.sleep(0.12)
+            busy -= 1
+            done.append(todo.pop(0))
+            return True
+
+    drivers = DriverRegistry()
+    drivers.add(Watched)
+    await site.store.put([virtual()])
+    async with site.running(drivers=drivers, commands=Commands()) as engine:
+        await site.online("1")
+
+        async def are_done() -> bool:
+            return len(done) == 3
+
+        await site.until(are_done, "commands")  # left by a former owner: found without being woken
+        todo += ["d"]
+        keys = site.plane.keys
+        await site.plane.redis.zadd(keys.commands_open(), {"d": 1})
+        await site.plane.redis.lpush(keys.channel_todo("1"), "d")
+
+        async def is_done() -> bool:
+            return len(done) == 4
+
+        await site.until(is_done, "the command that was queued")
+        assert done == ["a", "b", "c", "d"]
+        assert overlaps == 0
+        assert engine.statistics()[0]["commands"] == 4
+        assert engine.statistics()[0]["missed"] > 0
+
+
+async def test_polling_goes_on_while_redis_is_away_and_all_is_written_after(key_prefix: str) -> None:
+    with redis_server(appendonly=True) as server:
+        link = await open_link(RedisSettings(url=server.url, read_timeout_s=0.5, max_retries=1))
+        site = Site(link, key_prefix)
+        steady = PointSpec(M, "2", mapping={"initial_value": 7})
+        await site.store.put([virtual("1", PointSpec(M, "1", mapping={"expression": "t"}), steady)])
+        async with site.running() as engine:
+            await site.online("1")
+            before = (await site.values("1"))["1"].value or 0
+            server.kill()
+            polls = engine.statistics()[0]["polls"]
+
+            async def is_failing() -> bool:
+                return "not written" in engine.statistics()[0]["error"]
+
+            await site.until(is_failing, "trouble with Redis")
+            assert engine.statistics()[0]["failures"] == 0
+            server.start()
+
+            async def is_back() -> bool:
+                return ((await site.values("1")).get("1") or steady_value).value > before + 0.5
+
+            steady_value = (await site.values("1"))["2"]
+            await site.until(is_back, "values")
+            assert engine.statistics()[0]["polls"] > polls
+        await link.close()
+
+
+async def test_an_unknown_protocol_is_said_in_the_status(site: Site) -> None:
+    await site.store.put([virtual(protocol="modbus_tpc")])
+    async with site.running():
+
+        async def is_said() -> bool:
+            return 'did you mean "modbus_tcp"?' in (await site.status("1")).get("error", "")
+
+        await site.until(is_said, "error")
+
+
+async def test_a_bad_point_of_a_virtual_device_is_bad_alone(site: Site) -> None:
+    points = (PointSpec(M, "1", mapping={"expression": "1 / 0"}), PointSpec(M, "2", mapping={"expression": "2"}))
+    await site.store.put([virtual("1", *points)])
+    async with site.running():
+        await site.online("1")
+        assert {n: p.quality for n, p in (await site.values("1")).items()} == {"2": Quality.GOOD}
+        assert await site.plane.redis.hgetall(site.plane.keys.points_quality("1", "m")) == {b"1": b"bad"}
+
+
+def test_owners_differ(site: Site) -> None:
+    engines = [Acquisition(site.plane, site.board, site.store) for _ in range(2)]
+    assert engines[0].owner != engines[1].owner

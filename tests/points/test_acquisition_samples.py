@@ -1,0 +1,116 @@
+"""The pure parts of acquisition: what of a poll is written, and when the next poll is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tradewind.points.batch import Batch
+from tradewind.points.channel_samples import Samples
+from tradewind.points.channel_slots import Slots, phase_of
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
+
+M, S = Kind.MEASUREMENT, Kind.SIGNAL
+
+
+def samples(*points: PointSpec, refresh_s: float = 15) -> Samples:
+    return Samples(ChannelSpec("7", points=points), refresh_s)
+
+
+def reading(raw: float, kind: Kind = M, point: str = "1", **more: Any) -> Reading:
+    return Reading(kind, point, raw, **more)
+
+
+def shown(batches: list[Batch]) -> dict[str, tuple[dict[str, float], dict[str, str]]]:
+    return {batch.key: (dict(batch.values), dict(batch.quality)) for batch in batches}
+
+
+def test_values_are_scaled_and_written_when_they_change() -> None:
+    known = samples(PointSpec(M, "1", scale=0.1, offset=1), PointSpec(S, "1", reverse=True))
+    first = known.changes([reading(20), reading(0, S)], 0)
+    assert shown(first) == {"comsrv:7:m": ({"1": 3.0}, {}), "comsrv:7:s": ({"1": 1.0}, {})}
+    assert known.changes([reading(20), reading(0, S)], 1) == []
+    assert shown(known.changes([reading(20), reading(1, S)], 2)) == {"comsrv:7:s": ({"1": 0.0}, {})}
+
+
+def test_small_changes_add_up_to_one_that_is_written() -> None:
+    known = samples(PointSpec(M, "1", deadband=1))
+    written = [known.changes([reading(raw)], 0) for raw in (10, 10.5, 10.9, 11, 11.5, 10.5, 10)]
+    assert [dict(batches[0].values)["1"] if batches else None for batches in written] == [
+        10, None, None, 11, None, None, 10,
+    ]  # fmt: skip
+
+
+def test_an_unchanged_value_shows_a_sign_of_life() -> None:
+    known = samples(PointSpec(M, "1", deadband=5), PointSpec(M, "2", max_age_s=2))
+    both = [reading(1), reading(1, point="2")]
+    written = [[sorted(b.values) for b in known.changes(both, now)] for now in (0, 0.9, 1, 1.9, 15, 15.5)]
+    assert written == [[["1", "2"]], [], [["2"]], [], [["1", "2"]], []]
+
+
+def test_bad_and_non_finite_readings_only_change_the_quality() -> None:
+    known = samples(PointSpec(M, "1"))
+    known.changes([reading(5)], 0)
+    assert shown(known.changes([reading(0, quality=Quality.BAD)], 1)) == {"comsrv:7:m": ({}, {"1": "bad"})}
+    assert known.changes([reading(math.nan)], 2) == []
+    assert shown(known.changes([reading(5)], 3)) == {"comsrv:7:m": ({"1": 5.0}, {})}
+    assert shown(known.changes([reading(math.inf)], 4)) == {"comsrv:7:m": ({}, {"1": "bad"})}
+
+
+def test_uncertain_and_implausible_values_are_written_as_uncertain() -> None:
+    known = samples(PointSpec(M, "1", min=0, max=100), PointSpec(M, "2"))
+    found = known.changes([reading(101), reading(7, point="2", quality=Quality.UNCERTAIN)], 0)
+    assert shown(found) == {"comsrv:7:m": ({"1": 101.0, "2": 7.0}, {"1": "uncertain", "2": "uncertain"})}
+    assert known.changes([reading(101), reading(7, point="2", quality=Quality.UNCERTAIN)], 1) == []
+    assert shown(known.changes([reading(100), reading(7, point="2")], 2)) == {
+        "comsrv:7:m": ({"1": 100.0, "2": 7.0}, {})
+    }
+
+
+def test_a_gone_device_marks_each_point_once_and_all_come_back() -> None:
+    known = samples(PointSpec(M, "1"), PointSpec(M, "2"), PointSpec(S, "3"), PointSpec(Kind.ADJUSTMENT, "4"))
+    every = [reading(1), reading(2, point="2"), reading(1, S, "3")]
+    known.changes(every, 0)
+    marks = {"comsrv:7:m": ({}, {"1": "bad", "2": "bad"}), "comsrv:7:s": ({}, {"3": "bad"})}
+    assert shown(known.all_bad()) == marks
+    assert known.all_bad() == []
+    assert shown(known.changes(every, 1)) == {
+        "comsrv:7:m": ({"1": 1.0, "2": 2.0}, {}),
+        "comsrv:7:s": ({"3": 1.0}, {}),
+    }
+    known.forget()
+    assert len(known.changes(every, 2)) == 2
+
+
+def test_times_of_the_device_are_kept_and_strangers_left_out() -> None:
+    known = samples(PointSpec(M, "1"), PointSpec(M, "2"))
+    found = known.changes([reading(1, ts_ms=1_700_000_000_000), reading(2, point="2"), reading(3, point="9")], 0)
+    assert found[0].ts_ms == {"1": 1_700_000_000_000}
+    assert dict(found[0].values) == {"1": 1.0, "2": 2.0}
+
+
+def test_slots_do_not_drift_and_missed_ones_are_counted() -> None:
+    slots = Slots(0.25, 0.1)
+    assert slots.next(10.0) == 10.1
+    assert slots.next(10.12) == 10.35
+    assert slots.next(10.349) == 10.6  # the timer fired early: not the same slot again
+    assert slots.missed == 0
+    assert slots.next(11.4) == 11.6
+    assert slots.missed == 3
+
+
+@given(st.floats(0.05, 60), st.lists(st.floats(0, 200), min_size=1, max_size=50))
+def test_slots_rise_and_every_one_is_used_or_missed(interval: float, times: list[float]) -> None:
+    slots = Slots(interval)
+    found = [slots.next(now) for now in sorted(times)]
+    assert all(later > earlier for earlier, later in zip(found, found[1:], strict=False))
+    assert round((found[-1] - found[0]) / interval) == len(found) - 1 + slots.missed
+
+
+def test_channels_of_one_interval_are_spread_over_it() -> None:
+    phases = [phase_of(str(n), 0.25) for n in range(1001, 1011)]
+    assert all(0 <= phase < 0.25 for phase in phases)
+    assert max(phases) - min(phases) > 0.1
