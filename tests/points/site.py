@@ -1,4 +1,4 @@
-"""An acquisition role by hand: board, channel store and engine on one Redis, and ways to wait for what should happen."""
+"""An acquisition role by hand: board, channel store and engine on one Redis, and ways to wait for things."""
 
 from __future__ import annotations
 

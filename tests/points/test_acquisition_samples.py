@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given
@@ -106,7 +107,7 @@ def test_slots_do_not_drift_and_missed_ones_are_counted() -> None:
 def test_slots_rise_and_every_one_is_used_or_missed(interval: float, times: list[float]) -> None:
     slots = Slots(interval)
     found = [slots.next(now) for now in sorted(times)]
-    assert all(later > earlier for earlier, later in zip(found, found[1:], strict=False))
+    assert all(later > earlier for earlier, later in pairwise(found))
     assert round((found[-1] - found[0]) / interval) == len(found) - 1 + slots.missed
 
 

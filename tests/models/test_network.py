@@ -1,0 +1,345 @@
+"""Models together: what is computed when, in which order, with which quality; and that the way there does not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models.examples import energy, seed, total
+from tradewind.models.check import read_models
+from tradewind.models.network import Network, Sample
+from tradewind.models.program import BAD, GOOD, UNCERTAIN
+from tradewind.models.state import dump, restore
+from tradewind.points.feed import FeedEntry
+
+NOW = 1_700_000_000_000
+
+
+def network(*documents: Any, templates: Any = None) -> Network:
+    specs, problems = read_models({str(i): document for i, document in enumerate(documents)}, templates or {})
+    assert problems == []
+    return Network(specs)
+
+
+def entry(
+    ts_ms: int, key: str = "comsrv:1001:m", q: str = "", late: bool = False, p: str = "", **values: float
+) -> FeedEntry:
+    data = ",".join(f"{name.lstrip('_')}:{value:.6f}" for name, value in values.items())
+    return FeedEntry("1-1", key, ts_ms, data, q, late, "", p)
+
+
+def settled(net: Network, *entries: FeedEntry) -> dict[str, Sample]:
+    """One round; the outputs written, as `model.field`."""
+    step = 0
+    for item in entries:
+        if item.ts_ms != step:
+            net.settle_exact()
+            step = item.ts_ms
+        net.apply(item)
+    net.settle()
+    return {f"{change.model}.{field}": sample for change in net.take() for field, sample in change.fields.items()}
+
+
+def test_the_seed_example_is_computed() -> None:
+    net = network(seed())
+    found = settled(net, entry(NOW, _10001=230.0, _10002=5.0))
+    assert found == {"power_meter.total_power": Sample(1092.5, NOW)}
+
+
+def test_only_touched_models_are_computed() -> None:
+    net = network(total("a", 1), total("b", 2))
+    settled(net, entry(NOW, "comsrv:1:m", _1=1, _2=2), entry(NOW, "comsrv:2:m", _1=1, _2=2))
+    before = net.computed
+    found = settled(net, entry(NOW + 5, "comsrv:1:m", _1=4), entry(NOW + 5, "comsrv:3:m", _1=4))
+    assert found == {"a.total": Sample(6.0, NOW + 5)} and net.computed == before + 1
+
+
+def test_a_model_of_models_follows_in_the_same_round_in_order() -> None:
+    top = {
+        "name": "aa_top",
+        "inputs": [
+            {"name": "x", "source": {"model": "b", "field": "total"}},
+            {"name": "y", "source": "modsrv:middle:measurement:twice"},
+        ],
+        "calculations": [{"id": "s", "function": "sum", "inputs": ["x", "y", 100]}],
+        "outputs": [{"field": "s", "source": "s"}],
+    }
+    middle = {
+        "name": "middle",
+        "inputs": [{"name": "x", "source": {"model": "b", "field": "total"}}],
+        "calculations": [{"id": "twice", "expression": "x * 2"}],
+        "outputs": [{"field": "twice", "source": "twice"}],
+    }
+    net = network(top, middle, total("b"))
+    assert settled(net, entry(NOW, _1=1, _2=2))["aa_top.s"] == Sample(109.0, NOW)
+    assert net.computed == 3
+    assert settled(net, entry(NOW + 1, _1=2))["aa_top.s"] == Sample(112.0, NOW + 1)
+
+
+def test_the_time_of_an_output_is_that_of_the_newest_event() -> None:
+    net = network(
+        {
+            **total(points=1),
+            "inputs": [{"name": "p0", "source": "comsrv:1:m:1"}, {"name": "b", "source": "comsrv:2:m:1"}],
+        }
+    )
+    found = settled(net, entry(NOW + 9, "comsrv:1:m", _1=1), entry(NOW + 3, "comsrv:2:m", _1=1))
+    assert found["total.total"].ts_ms == NOW + 9
+
+
+def test_quality_is_that_of_the_worst_input_and_a_bad_one_keeps_the_value() -> None:
+    net = network(total())
+    assert settled(net, entry(NOW, _1=1)) == {}, "an input is missing and there is no value to keep"
+    assert settled(net, entry(NOW, _2=2)) == {"total.total": Sample(3.0, NOW)}
+    assert settled(net, entry(NOW + 1, q="2:uncertain", _2=5)) == {"total.total": Sample(6.0, NOW + 1, UNCERTAIN)}
+    assert settled(net, entry(NOW + 2, q="2:bad", _2=7)) == {"total.total": Sample(6.0, NOW + 2, BAD)}
+    assert settled(net, entry(NOW + 3, _1=10)) == {"total.total": Sample(6.0, NOW + 3, BAD)}
+    assert settled(net, entry(NOW + 4, q="2:good")) == {"total.total": Sample(17.0, NOW + 4)}
+
+
+def test_a_default_stands_in_and_makes_the_result_uncertain() -> None:
+    document = total()
+    document["inputs"][1]["default"] = 100
+    net = network(document)
+    assert settled(net, entry(NOW, _1=1)) == {"total.total": Sample(101.0, NOW, UNCERTAIN)}
+    assert settled(net, entry(NOW + 1, _2=2)) == {"total.total": Sample(3.0, NOW + 1)}
+    assert settled(net, entry(NOW + 2, q="2:bad")) == {"total.total": Sample(101.0, NOW + 2, UNCERTAIN)}
+
+
+def test_an_expression_may_get_along_without_an_input() -> None:
+    document = {**total(), "calculations": [{"id": "all", "expression": "p0 + coalesce(p1, 50)"}]}
+    net = network(document)
+    assert settled(net, entry(NOW, _1=1)) == {"total.total": Sample(51.0, NOW, UNCERTAIN)}
+    assert settled(net, entry(NOW + 1, _2=1)) == {"total.total": Sample(2.0, NOW + 1)}
+
+
+def test_what_cannot_be_computed_is_bad_and_keeps_its_value_and_the_reason_is_told() -> None:
+    document = {**total(), "calculations": [{"id": "all", "function": "divide", "inputs": ["p0", "p1"]}]}
+    net = network(document)
+    assert settled(net, entry(NOW, _1=6, _2=2)) == {"total.total": Sample(3.0, NOW)}
+    assert settled(net, entry(NOW + 1, _2=0)) == {"total.total": Sample(3.0, NOW + 1, BAD)}
+    assert "division by zero" in net.errors()["total"]
+    assert settled(net, entry(NOW + 2, _2=3)) == {"total.total": Sample(2.0, NOW + 2)}
+    assert net.errors() == {}
+
+
+def test_infinity_is_no_value() -> None:
+    document = {**total(), "calculations": [{"id": "all", "function": "multiply", "inputs": ["p0", "p0", "p0"]}]}
+    net = network(document)
+    net.sample(net.index["comsrv:1001:m"]["1"], 1e300, NOW)
+    net.sample(net.index["comsrv:1001:m"]["2"], 1.0, NOW)
+    assert settled(net) == {} and "not finite" in net.errors()["total"]
+
+
+def test_an_output_out_of_its_bounds_is_uncertain() -> None:
+    document = total()
+    document["outputs"][0] |= {"min": 0, "max": 10}
+    net = network(document)
+    assert settled(net, entry(NOW, _1=5, _2=5))["total.total"].quality == GOOD
+    assert settled(net, entry(NOW + 1, _1=6)) == {"total.total": Sample(11.0, NOW + 1, UNCERTAIN)}
+
+
+def test_a_deadband_holds_small_changes_back_but_not_for_ever() -> None:
+    document = total()
+    document["outputs"][0]["deadband"] = 1
+    net = network(document)
+    settled(net, entry(NOW, _1=5, _2=5))
+    assert settled(net, entry(NOW + 1, _1=5.5)) == {}
+    assert settled(net, entry(NOW + 2, _1=6)) == {"total.total": Sample(11.0, NOW + 2)}
+    assert settled(net, entry(NOW + 3, q="1:uncertain", _1=6)) == {"total.total": Sample(11.0, NOW + 3, UNCERTAIN)}
+    assert settled(net, entry(NOW + 4, _1=6.5)) == {"total.total": Sample(11.5, NOW + 4)}
+    assert settled(net, entry(NOW + 10_004, _1=6.6)) == {"total.total": Sample(11.6, NOW + 10_004)}
+
+
+def test_late_samples_and_older_times_change_nothing() -> None:
+    net = network(total())
+    settled(net, entry(NOW, _1=5, _2=5))
+    assert settled(net, entry(NOW - 5, late=True, _1=9)) == {}
+    assert settled(net, entry(NOW - 5, _1=9)) == {}
+
+
+def test_each_value_may_have_a_time_of_its_own() -> None:
+    net = network(total())
+    found = settled(net, entry(NOW + 7, p=f"{NOW + 7},{NOW + 2}", _1=1, _2=2))
+    assert found == {"total.total": Sample(3.0, NOW + 7)}
+    assert net.times == [NOW + 7, NOW + 2]
+
+
+def test_a_value_past_its_age_is_uncertain_until_its_channel_answers_again() -> None:
+    document = total()
+    document["inputs"][0]["max_age"] = 5
+    net = network(document)
+    settled(net, entry(NOW, _1=1, _2=2))
+    assert net.overdue(NOW + 4000) == set()
+    assert net.overdue(NOW + 6000) == {"1001"}
+    net.age(NOW + 6000, {"1001": NOW + 5500})
+    assert settled(net) == {}, "the channel was there, the value has not changed"
+    net.age(NOW + 11_000, {"1001": NOW + 5500})
+    assert settled(net) == {"total.total": Sample(3.0, NOW + 10_500, UNCERTAIN)}
+    net.age(NOW + 12_000, {"1001": NOW + 11_900})
+    assert settled(net) == {"total.total": Sample(3.0, NOW + 11_900)}
+    net.age(NOW + 20_000, {})
+    assert settled(net)["total.total"].quality == UNCERTAIN
+    assert settled(net, entry(NOW + 21_000, _1=1)) == {"total.total": Sample(3.0, NOW + 21_000)}
+
+
+def test_every_event_of_a_round_counts_for_an_integral_also_through_other_models() -> None:
+    plain = {
+        "name": "plain",
+        "inputs": [{"name": "a", "source": "comsrv:1001:m:1"}],
+        "calculations": [{"id": "double", "expression": "a * 2"}],
+        "outputs": [{"field": "double", "source": "double"}],
+    }
+    meter = energy("meter", {"model": "plain", "field": "double"}, initial=1)
+    net = network(meter, plain)
+    hour = 3_600_000
+    found = settled(net, entry(NOW, _1=1), entry(NOW + hour, _1=2), entry(NOW + 3 * hour, _1=0))
+    assert found["meter.energy"] == Sample(1 + 2 + 8, NOW + 3 * hour)
+
+
+def test_nothing_is_counted_while_the_input_is_bad() -> None:
+    net = network(energy())
+    hour = 3_600_000
+    settled(net, entry(NOW, _1=1), entry(NOW + hour, _1=1))
+    assert settled(net, entry(NOW + hour + 5, q="1:bad")) == {"meter.energy": Sample(1.0, NOW + hour + 5, BAD)}
+    found = settled(net, entry(NOW + 5 * hour, _1=1), entry(NOW + 6 * hour, _1=1))
+    assert found["meter.energy"] == Sample(2.0, NOW + 6 * hour)
+
+
+def test_a_disabled_model_is_not_there() -> None:
+    assert network({**total(), "enabled": False}).names == []
+
+
+def test_no_negative_zero() -> None:
+    net = network(
+        {**total(), "calculations": [{"id": "all", "function": "scale", "inputs": ["p0"], "params": {"factor": -1}}]}
+    )
+    found = settled(net, entry(NOW, _1=0, _2=0))["total.total"]
+    assert str(found.value) == "0.0"
+
+
+FUNCTIONS = ["sum", "avg", "min", "max", "multiply", "subtract"]
+MEMORIES: list[tuple[str, dict[str, Any]]] = [
+    ("integrate", {"per": "h"}),
+    ("integrate", {"method": "trapezoid"}),
+    ("energy", {"direction": "positive"}),
+    ("moving_average", {"window": 3}),
+    ("rate_of_change", {}),
+    ("window_avg", {"window_s": 20}),
+    ("window_max", {"window_s": 20}),
+]
+
+
+@st.composite
+def stations(draw: st.DrawFn, *, with_memory: bool) -> list[dict[str, Any]]:
+    """A few models of points and of each other."""
+    models: list[dict[str, Any]] = []
+    for at in range(draw(st.integers(1, 5))):
+        sources: list[Any] = [f"comsrv:{c}:m:{p}" for c in (1, 2) for p in (1, 2, 3)]
+        sources += [{"model": f"m{i}", "field": "out"} for i in range(at)]
+        chosen = draw(st.lists(st.sampled_from(sources), min_size=1, max_size=4))
+        names = [f"i{i}" for i in range(len(chosen))]
+        steps: list[dict[str, Any]] = [{"id": "a", "function": draw(st.sampled_from(FUNCTIONS)), "inputs": names}]
+        if with_memory and draw(st.booleans()):
+            function, params = draw(st.sampled_from(MEMORIES))
+            steps.append({"id": "b", "function": function, "inputs": ["a"], "params": params})
+        steps.append({"id": "c", "function": "clamp", "inputs": [steps[-1]["id"]], "params": {"min": -1e6, "max": 1e6}})
+        inputs = [{"name": n, "source": s} for n, s in zip(names, chosen, strict=True)]
+        if draw(st.booleans()):
+            inputs[0]["default"] = draw(st.integers(-5, 5))
+        outputs = [{"field": "out", "source": "c", "deadband": draw(st.sampled_from([0, 0, 2]))}]
+        models.append({"name": f"m{at}", "inputs": inputs, "calculations": steps, "outputs": outputs})
+    return draw(st.permutations(models))
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["comsrv:1:m", "comsrv:2:m"]),
+        st.integers(0, 9000),
+        st.dictionaries(st.sampled_from(["_1", "_2", "_3"]), st.integers(-50, 50), min_size=1),
+        st.sampled_from(["", "", "", "1:bad", "2:uncertain"]),
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+def entries_of(events: Any) -> list[FeedEntry]:
+    now, made = NOW, []
+    for key, gap, values, q in events:
+        now += gap
+        made.append(entry(now, key, q if q and f"_{q[0]}" in values else "", **values))
+    return made
+
+
+@settings(max_examples=150)
+@given(models=stations(with_memory=False), events=EVENTS)
+def test_recomputing_what_changed_gives_what_computing_everything_does(models: Any, events: Any) -> None:
+    for model in models:
+        model["outputs"][0]["deadband"] = 0
+    stepwise, fresh = network(*models), network(*models)
+    board: dict[str, Sample] = {}
+    for item in entries_of(events):
+        board |= settled(stepwise, item)
+    fresh.values, fresh.times, fresh.qualities = list(stepwise.values), list(stepwise.times), list(stepwise.qualities)
+    fresh.touch_all()
+    recomputed = settled(fresh)
+    for name, sample in recomputed.items():
+        assert (board[name].value, board[name].quality) == (sample.value, sample.quality)
+
+
+@settings(max_examples=150)
+@given(models=stations(with_memory=True), events=EVENTS, cuts=st.sets(st.integers(1, 24)), data=st.data())
+def test_a_restart_between_any_two_entries_changes_no_result(models: Any, events: Any, cuts: Any, data: Any) -> None:
+    """One engine runs through; the other dies at each cut and starts from what it stored, with the board as it was."""
+    through, other = network(*models), network(*models)
+    board_through: dict[str, Sample] = {}
+    board: dict[str, Sample] = {}
+    stored: dict[str, bytes] = {}
+    points: dict[str, Sample] = {}
+    for at, item in enumerate(entries_of(events)):
+        board_through |= settled(through, item)
+        if at in cuts:
+            other = network(*models)
+            found = restore(other, stored)
+            shown = {**points, **{_address(name): sample for name, sample in board.items()}}
+            for address, sample in {**shown, **found}.items():
+                other.preset(address, sample)
+            other.preset_outputs(shown)
+            other.touch_all()
+            board |= settled(other)
+        board |= settled(other, item)
+        stored |= dump(other, sorted(other.dirty))
+        other.dirty.clear()
+        words = item.quality()
+        for field, value in item.values().items():
+            quality = {"uncertain": UNCERTAIN, "bad": BAD}.get(words.get(field, ""), GOOD)
+            points[f"{item.key}:{field}"] = Sample(value, item.ts_ms, quality)
+    assert board.keys() == board_through.keys()
+    for name, sample in board.items():
+        assert sample.value == pytest.approx(board_through[name].value, abs=1e-6), name
+        assert sample.quality == board_through[name].quality
+
+
+def _address(name: str) -> str:
+    model, _, field = name.partition(".")
+    return f"modsrv:{model}:measurement:{field}"
+
+
+@settings(max_examples=100)
+@given(models=stations(with_memory=True), events=EVENTS, sizes=st.lists(st.integers(1, 5), min_size=25, max_size=25))
+def test_how_entries_fall_into_rounds_changes_no_memory(models: Any, events: Any, sizes: list[int]) -> None:
+    one, many = network(*models), network(*models)
+    entries = entries_of(events)
+    settled(one, *entries)
+    at = 0
+    for size in sizes:
+        settled(many, *entries[at : at + size])
+        at += size
+    dumped = [dump(net, range(len(net.names))) for net in (one, many)]
+    # A round that ends between two entries of one time computes at that time twice, so only memories are compared.
+    kept = [{name: data for name, data in fields.items() if not name.endswith(":in")} for fields in dumped]
+    assert kept[0] == kept[1]
