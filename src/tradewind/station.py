@@ -27,12 +27,14 @@ from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
 from tradewind.flows.signal_host import SignalHost
 from tradewind.flows.store import FlowStore
+from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.ids import short_random
 from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts, translated
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
+from tradewind.station_points import PointRoom
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
 from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from tradewind.tasks.scheduler import Scheduler
 
 log = structlog.get_logger(__name__)
-ROLES = ("scheduler", "worker", "api")
+ROLES = ("scheduler", "worker", "comsrv", "modsrv", "api")
 #: What a task of a node type is given; only a flow submits one.
 NODE_SIGNATURE = Signature(
     params=[
@@ -92,6 +94,7 @@ class Station:
         self.control = TaskControl(self.plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(self.plane)
+        self.points = PointRoom(link, settings)
         self.flow_store = FlowStore(FlowPlane(self.plane))
         self.flow_types = KnownTypes(self.flow_store.plane, node_types)
         self.flows = FlowControl(self.flow_store, self.flow_types, _records(sql) if sql is not None else None)
@@ -125,11 +128,17 @@ class Station:
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
                 watches = [group.create_task(_forever(job), name=name) for name, job in self._flow_jobs_here]
+            if "comsrv" in self.roles:
+                comsrv = self.points.acquisition().run(stops["comsrv"])
+                running["comsrv"].append(group.create_task(comsrv, name="comsrv"))
+            if "modsrv" in self.roles:
+                modsrv = self.points.engine().run(stops["modsrv"])
+                running["modsrv"].append(group.create_task(modsrv, name="modsrv"))
             if api is not None:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
             log.info("stopping", roles=sorted(self.roles))
-            for role in ("api", "worker", "scheduler"):
+            for role in ("api", "comsrv", "modsrv", "worker", "scheduler"):
                 stops[role].set()
                 await asyncio.gather(*running[role], return_exceptions=True)
             for watch in watches:
@@ -235,6 +244,8 @@ class Station:
         }
         if keeper is not None:
             jobs["broker"] = keeper.run
+        jobs["flow triggers"] = TriggerWatch(self.flows, self.points.plane).run
+        jobs["points"] = self.points.look_after
         if self.sql is not None:
             from tradewind.flows.recorder import FlowRecorder
 

@@ -81,3 +81,10 @@ def modbus_channel(
 def register(number: int, kind: Kind = Kind.MEASUREMENT, **more: Any) -> PointSpec:
     mapping = {"register_address": number, "data_type": "uint16", **more.pop("mapping", {})}
     return PointSpec(kind, str(number), data_type="uint16", mapping=mapping, **more)
+
+
+def virtual_channel(channel: str = "1", *points: PointSpec, **more: Any) -> ChannelSpec:
+    given = {"protocol": "virtual", "poll_interval_ms": 50, "timeout_ms": 500, **more}
+    return ChannelSpec(
+        channel, points=points or (PointSpec(Kind.MEASUREMENT, "1", mapping={"expression": "t"}),), **given
+    )

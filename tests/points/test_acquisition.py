@@ -1,27 +1,20 @@
-"""The acquisition engine: leases, pushed values, drivers that misbehave, commands, a Redis that goes away."""
+"""The acquisition engine: definitions, drivers that misbehave, pushed values, a Redis that goes away."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.points.site import Site
-from tests.process import Server, running
+from tests.points.site import Site, virtual_channel
+from tests.process import Server
 from tests.servers import redis_server
-from tradewind.points.acquisition import Acquisition
 from tradewind.points.batch import Batch
-from tradewind.points.channel_claim import ClaimKeeper
-from tradewind.points.channel_status import request_reload
+from tradewind.points.channel_status import read_statuses
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
 from tradewind.points.driver_registry import DriverRegistry
-from tradewind.points.drivers.virtual import VirtualDriver
-from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
+from tradewind.points.spec import Kind, PointSpec, Quality, Reading
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings
 
@@ -35,16 +28,9 @@ async def site(redis_7: Server, key_prefix: str) -> AsyncIterator[Site]:
     await link.close()
 
 
-def virtual(channel: str = "1", *points: PointSpec, protocol: str = "virtual", **more: Any) -> ChannelSpec:
-    given = {"poll_interval_ms": 50, "timeout_ms": 500, **more}
-    return ChannelSpec(
-        channel, protocol=protocol, points=points or (PointSpec(M, "1", mapping={"expression": "t"}),), **given
-    )
-
-
 async def test_the_same_on_every_redis(link: Link, key_prefix: str) -> None:
     site = Site(link, key_prefix)
-    await site.store.put([virtual("1"), virtual("2"), virtual("3", enabled=False)])
+    await site.store.put([virtual_channel("1"), virtual_channel("2"), virtual_channel("3", enabled=False)])
     async with site.running() as engine:
         await site.online("1")
         await site.online("2")
@@ -58,113 +44,17 @@ async def test_the_same_on_every_redis(link: Link, key_prefix: str) -> None:
 
 
 async def test_disabling_and_enabling_a_channel(site: Site) -> None:
-    await site.store.put([virtual()])
+    await site.store.put([virtual_channel()])
     async with site.running():
         await site.online("1")
-        await site.store.put([virtual(enabled=False)])
+        await site.store.put([virtual_channel(enabled=False)])
 
         async def is_stopped() -> bool:
             return (await site.status("1"))["error"] == "stopped"
 
         await site.until(is_stopped, "stop")
-        await site.store.put([virtual()])
+        await site.store.put([virtual_channel()])
         await site.online("1")
-
-
-async def test_two_processes_share_no_channel_and_one_takes_over_at_once_from_one_that_stops(site: Site) -> None:
-    await site.store.put([virtual(str(n)) for n in range(1, 6)])
-    async with site.running(lease_s=30) as second:
-        async with site.running(lease_s=30) as first:
-            await asyncio.gather(*(site.online(str(n)) for n in range(1, 6)))
-            held = [{s["channel"] for s in engine.statistics()} for engine in (first, second)]
-            assert held[0] | held[1] == {"1", "2", "3", "4", "5"}
-            assert not held[0] & held[1]
-
-        async def has_all() -> bool:
-            return len(second.statistics()) == 5
-
-        # The second asks again every quarter of a lease; it need not wait for a lease to end.
-        assert await site.until(has_all, "take-over", 20) < 15
-
-
-async def test_a_killed_process_is_replaced_within_one_and_a_half_leases(redis_7: Server, site: Site) -> None:
-    lease_s = 2.0
-    await site.store.put([virtual()])
-    root = str(Path(__file__).parents[2])
-    argv = [sys.executable, "-m", "tests.points.acquisition_process", redis_7.url, site.settings.key_prefix, "first"]
-
-    def make(folder: Path) -> Server:
-        return Server(
-            [*argv, str(lease_s)], port=0, url="", folder=folder, is_ready=lambda: True, env={"PYTHONPATH": root}
-        )
-
-    with running(make) as process:
-        await site.online("1")
-        assert (await site.status("1"))["owner"] == "first"
-        async with site.running(owner="second", lease_s=lease_s) as engine:
-            await asyncio.sleep(lease_s)  # long enough to have tried, and to have been refused
-            assert engine.statistics() == []
-            process.kill()
-
-            async def has_it() -> bool:
-                return bool(engine.statistics())
-
-            assert await site.until(has_it, "take-over") <= lease_s * 1.5 + 0.5
-            await site.online("1")
-
-
-async def test_a_keeper_that_cannot_renew_lets_go_before_its_lease_ends(key_prefix: str) -> None:
-    with redis_server() as server:
-        link = await open_link(RedisSettings(url=server.url))
-        site = Site(link, key_prefix)
-        changed = asyncio.Event()
-        keeper = ClaimKeeper(site.plane, "a", changed.set, lease_s=2.0)
-        keeper.want(["1", "2"])
-        keeper.start()
-        await asyncio.wait_for(changed.wait(), 5)
-        assert keeper.held == {"1", "2"}
-        began = time.monotonic()
-        changed.clear()
-        server.pause()
-        await asyncio.wait_for(changed.wait(), 5)
-        assert keeper.held == frozenset()
-        assert time.monotonic() - began < 2.0
-        server.resume()
-        await keeper.stop()
-        await link.close()
-
-
-async def test_a_request_to_reload_reaches_the_process_that_polls(site: Site) -> None:
-    made = 0
-
-    class Counted(VirtualDriver):
-        async def connect(self) -> None:
-            nonlocal made
-            made += 1
-            await super().connect()
-
-    drivers = DriverRegistry()
-    drivers.add(Counted)
-    await site.store.put([virtual()])
-    async with site.running(drivers=drivers) as engine:
-        await site.online("1")
-
-        async def is_counted() -> bool:
-            return engine.statistics()[0]["polls"] > 20  # the wish that stands before has been seen by then
-
-        await site.until(is_counted, "polls")
-        await request_reload(site.plane, "1", "a")
-
-        async def is_reloaded() -> bool:
-            return made == 2
-
-        await site.until(is_reloaded, "reload")
-        await request_reload(site.plane, "1", "b")
-
-        async def is_reloaded_again() -> bool:
-            return made == 3
-
-        await site.until(is_reloaded_again, "second reload")
 
 
 class Moody(Driver):
@@ -192,7 +82,7 @@ async def test_whatever_a_driver_does_its_channel_goes_bad_and_comes_back(site: 
     drivers = DriverRegistry()
     drivers.add(Moody)
     Moody.mood = "well"
-    await site.store.put([virtual("1", PointSpec(M, "1"), protocol="moody"), virtual("2")])
+    await site.store.put([virtual_channel("1", PointSpec(M, "1"), protocol="moody"), virtual_channel("2")])
     async with site.running(drivers=drivers) as engine:
         await site.online("1")
         await site.online("2")
@@ -235,7 +125,7 @@ class Sending(Driver):
 async def test_a_driver_that_listens(site: Site) -> None:
     drivers = DriverRegistry()
     drivers.add(Sending)
-    await site.store.put([virtual("1", PointSpec(M, "1", scale=2), PointSpec(M, "2"), protocol="sending")])
+    await site.store.put([virtual_channel("1", PointSpec(M, "1", scale=2), PointSpec(M, "2"), protocol="sending")])
     async with site.running(drivers=drivers):
         await site.online("1")
         assert Sending.deliver is not None
@@ -271,7 +161,7 @@ async def test_a_driver_that_listens(site: Site) -> None:
 
 async def test_pushed_values_become_uncertain_when_no_more_come(site: Site) -> None:
     points = (PointSpec(M, "1", max_age_s=1), PointSpec(M, "2"))
-    await site.store.put([virtual("1", *points, protocol="http")])
+    await site.store.put([virtual_channel("1", *points, protocol="http")])
     async with site.running():
 
         async def is_waiting() -> bool:
@@ -292,53 +182,17 @@ async def test_pushed_values_become_uncertain_when_no_more_come(site: Site) -> N
         await site.until(is_marked, "stale again")
 
 
-async def test_commands_run_between_polls_and_never_two_at_once(site: Site) -> None:
-    busy = 0
-    overlaps = 0
-    done: list[str] = []
-    todo = ["a", "b", "c"]
-
-    class Watched(VirtualDriver):
-        async def poll(self) -> Sequence[Reading]:
-            nonlocal overlaps
-            overlaps += busy
-            return await super().poll()
-
-    class Commands:
-        async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
-            nonlocal busy, overlaps
-            if not todo:
-                return False
-            overlaps += busy
-            busy += 1
-            await asyncio.sleep(0.12)
-            busy -= 1
-            done.append(todo.pop(0))
-            return True
-
-    drivers = DriverRegistry()
-    drivers.add(Watched)
-    await site.store.put([virtual()])
-    async with site.running(drivers=drivers, commands=Commands()) as engine:
+async def test_the_status_as_the_api_reads_it(site: Site) -> None:
+    await site.store.put([virtual_channel()])
+    async with site.running() as engine:
         await site.online("1")
-
-        async def are_done() -> bool:
-            return len(done) == 3
-
-        await site.until(are_done, "commands")  # left by a former owner: found without being woken
-        todo += ["d"]
-        keys = site.plane.keys
-        await site.plane.redis.zadd(keys.commands_open(), {"d": 1})
-        await site.plane.redis.lpush(keys.channel_todo("1"), "d")
-
-        async def is_done() -> bool:
-            return len(done) == 4
-
-        await site.until(is_done, "the command that was queued")
-        assert done == ["a", "b", "c", "d"]
-        assert overlaps == 0
-        assert engine.statistics()[0]["commands"] == 4
-        assert engine.statistics()[0]["missed"] > 0
+        status, nothing = await read_statuses(site.plane, ["1", "2"])
+        assert nothing == {}
+        assert status["online"] is True
+        assert status["owner"] == engine.owner
+        assert status["polls"] >= 1
+        assert status["last_ms"] >= status["since_ms"] > 1_600_000_000_000
+        assert status.keys() == engine.statistics()[0].keys() - {"channel"}
 
 
 async def test_polling_goes_on_while_redis_is_away_and_all_is_written_after(key_prefix: str) -> None:
@@ -346,7 +200,7 @@ async def test_polling_goes_on_while_redis_is_away_and_all_is_written_after(key_
         link = await open_link(RedisSettings(url=server.url, read_timeout_s=0.5, max_retries=1))
         site = Site(link, key_prefix)
         steady = PointSpec(M, "2", mapping={"initial_value": 7})
-        await site.store.put([virtual("1", PointSpec(M, "1", mapping={"expression": "t"}), steady)])
+        await site.store.put([virtual_channel("1", PointSpec(M, "1", mapping={"expression": "t"}), steady)])
         async with site.running() as engine:
             await site.online("1")
             before = (await site.values("1"))["1"].value or 0
@@ -370,7 +224,7 @@ async def test_polling_goes_on_while_redis_is_away_and_all_is_written_after(key_
 
 
 async def test_an_unknown_protocol_is_said_in_the_status(site: Site) -> None:
-    await site.store.put([virtual(protocol="modbus_tpc")])
+    await site.store.put([virtual_channel(protocol="modbus_tpc")])
     async with site.running():
 
         async def is_said() -> bool:
@@ -381,13 +235,8 @@ async def test_an_unknown_protocol_is_said_in_the_status(site: Site) -> None:
 
 async def test_a_bad_point_of_a_virtual_device_is_bad_alone(site: Site) -> None:
     points = (PointSpec(M, "1", mapping={"expression": "1 / 0"}), PointSpec(M, "2", mapping={"expression": "2"}))
-    await site.store.put([virtual("1", *points)])
+    await site.store.put([virtual_channel("1", *points)])
     async with site.running():
         await site.online("1")
         assert {n: p.quality for n, p in (await site.values("1")).items()} == {"2": Quality.GOOD}
         assert await site.plane.redis.hgetall(site.plane.keys.points_quality("1", "m")) == {b"1": b"bad"}
-
-
-def test_owners_differ(site: Site) -> None:
-    engines = [Acquisition(site.plane, site.board, site.store) for _ in range(2)]
-    assert engines[0].owner != engines[1].owner

@@ -31,7 +31,7 @@ async def test_a_thousand_registers_arrive_scaled_and_on_time(site: Site) -> Non
             await site.online("1001")
 
             async def polled_20() -> bool:
-                return engine.statistics()[0]["polls"] >= 20
+                return bool(engine.statistics()[0]["polls"] >= 20)
 
             took = await site.until(polled_20, "20 polls")
             found = await site.values("1001")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.points.batch import Batch
+from tradewind.points.channel_runner import pause_after
 from tradewind.points.channel_samples import Samples
 from tradewind.points.channel_slots import Slots, phase_of
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
@@ -75,7 +76,7 @@ def test_a_gone_device_marks_each_point_once_and_all_come_back() -> None:
     known = samples(PointSpec(M, "1"), PointSpec(M, "2"), PointSpec(S, "3"), PointSpec(Kind.ADJUSTMENT, "4"))
     every = [reading(1), reading(2, point="2"), reading(1, S, "3")]
     known.changes(every, 0)
-    marks = {"comsrv:7:m": ({}, {"1": "bad", "2": "bad"}), "comsrv:7:s": ({}, {"3": "bad"})}
+    marks: dict[str, Any] = {"comsrv:7:m": ({}, {"1": "bad", "2": "bad"}), "comsrv:7:s": ({}, {"3": "bad"})}
     assert shown(known.all_bad()) == marks
     assert known.all_bad() == []
     assert shown(known.changes(every, 1)) == {
@@ -115,3 +116,8 @@ def test_channels_of_one_interval_are_spread_over_it() -> None:
     phases = [phase_of(str(n), 0.25) for n in range(1001, 1011)]
     assert all(0 <= phase < 0.25 for phase in phases)
     assert max(phases) - min(phases) > 0.1
+
+
+def test_pauses_double_up_to_a_minute_and_are_spread_by_chance() -> None:
+    assert [pause_after(failed, 1) for failed in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [pause_after(failed, 0) for failed in (0, 3, 10_000)] == [0.5, 4, 30]

@@ -108,6 +108,8 @@ async def test_mqtt(plant: Plant, broker: servers.Server) -> None:
             command = await done(commands, "a:3", 42.28)
             assert (command.status, command.result, command.actual) == (CommandStatus.SUCCESS, Result.VERIFIED, 42.3)
             assert (await plant.values("1001", A))["3"].value == 42.28
+            again = await done(commands, "a:3", 42.28)
+            assert again.result is Result.VERIFIED, "a value that the board does not write again, as it is the same"
         unheard = await done(commands, "a:3", 50, timeout_s=0.4)
         assert (unheard.status, unheard.result) == (CommandStatus.TIMEOUT, Result.UNVERIFIED), "the device is not there"
         broker.kill()

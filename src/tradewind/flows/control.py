@@ -180,9 +180,16 @@ class FlowControl:
             )
         return await self.fire(flow_id, "webhook", payload)
 
-    async def fire(self, flow_id: str, trigger: str, payload: Any) -> int:
-        """An event (webhook, point, alarm) starts a cycle. The seam for the rooms that watch the world."""
+    async def fire(
+        self, flow_id: str, trigger: str, payload: Any, *, run_id: str = "", only_running: bool = False
+    ) -> int:
+        """An event (webhook, point, alarm) starts a cycle. The seam for the rooms that watch the world.
+
+        `only_running`: not unless the flow was started. Raises NotFound, Conflict.
+        """
         plan = await self.store.plan(flow_id)
+        if only_running and (status := (await self.store.read(flow_id))["status"]) != "running":
+            raise Conflict(f"the flow {flow_id!r} is {status}", code="flow_state", hint="start it")
         signals = {}
         for spec in plan.spec.triggers:
             if spec.get("type") == trigger and spec.get("to"):
@@ -190,7 +197,7 @@ class FlowControl:
         if not signals and payload is not None:
             for name, node in plan.nodes.items():
                 signals |= {f"{name}.{handle}": payload for handle in node.external}
-        return await self.run(flow_id, RunRequest(signals), trigger=trigger)
+        return await self.run(flow_id, RunRequest(signals), trigger=trigger, run_id=run_id)
 
     async def cycles(
         self, flow_id: str, *, status: str = "", before: int | None = None, limit: int = 100

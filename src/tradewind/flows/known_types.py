@@ -16,6 +16,7 @@ from tradewind.errors import Problem
 from tradewind.flows.check import check_flow
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.plane import FlowPlane
+from tradewind.flows.point_trigger import trigger_problems
 from tradewind.flows.spec import FlowSpec, NodeType
 from tradewind.flows.syntax import read_flow
 from tradewind.redis.connection import translated
@@ -89,7 +90,7 @@ class KnownTypes:
         if any(node.type not in types for node in spec.nodes):
             types = await self.all(fresh=True)
         problems = problems + check_flow(spec, types, max_nodes=self.plane.settings.max_nodes)
-        problems += config_problems(spec, self.registry)
+        problems += config_problems(spec, self.registry) + trigger_problems(spec.triggers)
         return (None if problems else spec), problems, types
 
 

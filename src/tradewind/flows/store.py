@@ -85,6 +85,7 @@ class FlowStore:
         args: list[Arg] = [
             keys.p, spec.id, config, codec.encode(plan.graph().structure()), plan.version, iso(now), now, int(is_once),
             spec.max_failures, "" if slot is None or is_once else slot, int(is_new), int(plan.has_tails), now,
+            codec.encode(spec.triggers) if spec.triggers else b"",
         ]  # fmt: skip
         for field, value in redis_fields(plan).items():
             args += (field, value)

@@ -123,7 +123,7 @@ class ModelEngine:
         for address, sample in ({**found, **stored} if is_followed else found).items():
             network.preset(address, sample)
         network.preset_outputs(found)
-        network.touch_all()
+        network.touch_all(await _now_ms(self.plane))
         return network
 
     async def _round(self, network: Network, rounds: RoundStore, reader: FeedReader) -> Outcome:

@@ -138,10 +138,11 @@ class Network:
             for port in ports:
                 port.last = found.get(_output(name, port.field))
 
-    def touch_all(self) -> None:
+    def touch_all(self, now_ms: int) -> None:
+        """Compute every model at the next occasion, as of its newest input, or of now when it has none."""
         for at, program in enumerate(self.programs):
             newest = max((self.times[slot] for slot in program.slots), default=0)
-            (self._touched_exact if at in self.exact else self._touched)[at] = newest
+            (self._touched_exact if at in self.exact else self._touched)[at] = newest or now_ms
 
     def apply(self, entry: FeedEntry) -> None:
         """Take in a batch of the feed. Late ones change nothing: the board did not show them either."""

@@ -82,7 +82,10 @@ class ModelStore:
 
     async def find_control(self, model: str, field: str) -> CommandTarget | None:
         """The point and the bounds behind a control field, for commands; None when there is none."""
-        control = await self._control(model, field)
+        try:
+            control = await self._control(model, field)
+        except NotFound:
+            return None
         if control is None or not control.address:
             return None
         return CommandTarget(control.address, control.min, control.max, control.step, control.unit)

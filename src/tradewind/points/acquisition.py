@@ -15,9 +15,10 @@ import structlog
 from tradewind.errors import Invalid, Unavailable
 from tradewind.ids import short_random
 from tradewind.points.board import Board
+from tradewind.points.channel_bench import Bench, CommandSource
 from tradewind.points.channel_claim import ClaimKeeper
 from tradewind.points.channel_push import PushWatch
-from tradewind.points.channel_runner import Bench, ChannelRunner, CommandSource
+from tradewind.points.channel_runner import ChannelRunner
 from tradewind.points.channel_samples import READ_KINDS
 from tradewind.points.channel_status import ChannelStatus, StatusBook
 from tradewind.points.channel_store import ChannelStore
@@ -30,6 +31,8 @@ log = structlog.get_logger(__name__)
 #: How long a command may wait before its channel hears of it.
 COMMANDS_S = 0.1
 CHANGES_S = 0.5
+#: How long a channel that is to stop waits for the command that it is carrying out.
+STOP_S = 10.0
 
 
 def new_owner() -> str:
@@ -140,11 +143,15 @@ class Acquisition:
                     await asyncio.sleep(1)
         finally:
             del self._posts[channel]
-            await self._book.close(channel, is_removed=channel not in self._specs)
+            is_removed = channel not in self._specs
+            await self._book.close(channel, is_removed=is_removed, is_ours=self._is_held(channel))
             spec = self._specs.get(channel)
             if self._claims is not None and (spec is None or not spec.enabled):
                 self._claims.release(channel)
             self._settle()  # it may be wanted again already
+
+    def _is_held(self, channel: str) -> bool:
+        return self._claims is not None and channel in self._claims.held
 
     async def _serve(self, spec: ChannelSpec, post: _Post) -> None:
         """Run the channel until something about it changes."""
@@ -161,6 +168,8 @@ class Acquisition:
         change = asyncio.create_task(post.changed.wait())
         try:
             await asyncio.wait({running, change}, return_when=asyncio.FIRST_COMPLETED)
+            if self._is_held(spec.id) and not running.done():
+                await runner.finish_command(STOP_S)
         finally:
             change.cancel()
             running.cancel()

@@ -28,13 +28,16 @@ class PushWatch:
         usual_s = self._plane.settings.stale_s
         self._usual_ms = int(usual_s * 1000)
         ages = [point for point in channel.points if point.max_age_s is not None]
-        self._ages_ms = {(point.kind, point.id): int((point.max_age_s or 0) * 1000) for point in ages}
+        self._ages_ms = {(str(point.kind), point.id): int((point.max_age_s or 0) * 1000) for point in ages}
         shortest_s = min([usual_s, *(point.max_age_s or 0 for point in ages)])
         self._every_s = min(10.0, max(0.25, shortest_s / 4))
         self._marked: dict[tuple[str, str], int] = {}
 
     def wake(self) -> None:
         """There is no device, so no commands either."""
+
+    async def finish_command(self, timeout_s: float) -> None:
+        """As ChannelRunner."""
 
     async def run(self) -> None:
         while True:

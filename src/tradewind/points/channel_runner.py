@@ -9,20 +9,16 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
-from tradewind.clock import Clock
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.points.batch import Batch
-from tradewind.points.board import Board
+from tradewind.points.channel_bench import Bench
 from tradewind.points.channel_samples import Samples
 from tradewind.points.channel_slots import Slots, phase_of
 from tradewind.points.channel_status import ChannelStatus
 from tradewind.points.driver import DeviceTrouble, Driver
-from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.spec import ChannelSpec, Reading
 
 log = structlog.get_logger(__name__)
@@ -36,29 +32,6 @@ MAX_WAITING = 100_000
 GATHER_S = 0.02
 
 
-class CommandSource(Protocol):
-    """Where the commands of channels come from: command_run.CommandRunner."""
-
-    async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
-        """Take the next command of the channel, carry it out and record how it ended; False when none waits.
-
-        One call at a time per channel, and no other call of the driver runs, except `listen`. Raises DeviceTrouble,
-        once all is recorded, when the connection is of no use any more.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """What all runners of a process share."""
-
-    board: Board
-    drivers: DriverRegistry
-    clock: Clock
-    stale_s: float
-    commands: CommandSource | None = None
-
-
 class ChannelRunner:
     """`run` until it is cancelled. `wake` when a command may be waiting."""
 
@@ -70,18 +43,28 @@ class ChannelRunner:
         self._timeout_s = channel.timeout_ms / 1000
         self._interval_s = channel.poll_interval_ms / 1000
         self._loop = asyncio.get_running_loop()
-        self._pause_s = FIRST_PAUSE_S
+        self._failed = 0  # since the last success
         self._began_s = self._last_ok_s = self._loop.time()
         self._is_troubled = True
         self._gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._commands = asyncio.Event()
+        self._is_ending = False
+        self._no_command = asyncio.Event()
+        self._no_command.set()
         self._writing = asyncio.Lock()
         self._delivered: list[Reading] = []
         self._has_delivered = asyncio.Event()
 
     def wake(self) -> None:
         self._commands.set()
+
+    async def finish_command(self, timeout_s: float) -> None:
+        """Take no more commands, and wait for the one that is being carried out: cut short, nobody knew its outcome."""
+        self._is_ending = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._no_command.wait()
 
     async def run(self) -> None:
         log.info("channel begins", channel=self.channel.id, protocol=self.channel.protocol)
@@ -91,9 +74,8 @@ class ChannelRunner:
             while True:
                 error = await self._attempt()
                 self._fail(error)
-                pause_s = random.uniform(0.5, 1.0) * self._pause_s
-                self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
-                await asyncio.sleep(pause_s)
+                await asyncio.sleep(pause_after(self._failed, random.random()))
+                self._failed += 1
 
     async def _attempt(self) -> str:
         """One connection from its beginning to its end; why it ended."""
@@ -152,8 +134,9 @@ class ChannelRunner:
 
     async def _run_commands(self, driver: Driver, due_s: float | None = None) -> None:
         source = self._bench.commands
+        self._no_command.clear()
         try:
-            while source is not None and await source.run_next(self.channel, driver):
+            while source is not None and not self._is_ending and await source.run_next(self.channel, driver):
                 self.status.commands += 1
                 if due_s is not None and self._loop.time() >= due_s:
                     self._commands.set()  # the next ones after the poll
@@ -162,6 +145,8 @@ class ChannelRunner:
             raise
         except Unavailable as error:  # Redis, not the device: what was taken is swept
             log.warning("commands out of reach", channel=self.channel.id, error=error.message)
+        finally:
+            self._no_command.set()
 
     # protocols that push
 
@@ -234,7 +219,7 @@ class ChannelRunner:
 
     def _succeed(self) -> None:
         self._last_ok_s = self._loop.time()
-        self._pause_s = FIRST_PAUSE_S
+        self._failed = 0
         if not self._is_troubled:
             return
         self._is_troubled = False
@@ -279,6 +264,11 @@ class ChannelRunner:
         except TimeoutError as error:
             message = f"channel {self.channel.id}: the device {what} within {self.channel.timeout_ms} ms"
             raise DeviceTrouble(message, hint="check the device, or raise timeout_ms") from error
+
+
+def pause_after(failed: int, chance: float) -> float:
+    """Seconds before the next attempt, after so many failures before this one; chance from 0 to 1 spreads channels."""
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failed, 10)) * (0.5 + chance / 2))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

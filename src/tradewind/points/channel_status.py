@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -14,6 +15,8 @@ from tradewind.redis.connection import translated
 
 log = structlog.get_logger(__name__)
 WRITE_S = 1.0
+#: Each so many times all is written: a former owner may have written over it with its last breath.
+WHOLE = 10
 #: Weight of the newest poll in the average.
 _NEWEST = 0.1
 
@@ -83,8 +86,9 @@ class StatusBook:
     def all(self) -> list[ChannelStatus]:
         return list(self._open.values())
 
-    async def close(self, channel: str, *, is_removed: bool) -> None:
-        """The channel is not ours any more; the hash of one that was removed goes. Says nothing of Redis being away."""
+    async def close(self, channel: str, *, is_removed: bool, is_ours: bool) -> None:
+        """Nothing polls the channel here any more; the hash of one that was removed goes. One that another process
+        took over in the meantime is left to it. Does not raise when Redis is away."""
         status = self._open.pop(channel, None)
         self._written.pop(channel, None)
         self._asked.pop(channel, None)
@@ -94,13 +98,15 @@ class StatusBook:
                 if is_removed:
                     await place.redis.unlink(key)
                     await self._plane.forget(channel)
-                elif status is not None:
+                elif status is not None and is_ours:
                     await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
         except Unavailable as error:
             log.warning("channel status not written", channel=channel, error=error.message)
 
     async def run(self) -> None:
-        while True:
+        for turn in itertools.count():
+            if turn % WHOLE == 0:
+                self._written.clear()
             try:
                 await self.write()
             except Unavailable as error:
@@ -152,3 +158,19 @@ async def request_reload(plane: PointPlane, channel: str, wish: str) -> None:
     place = plane.at(channel)
     with translated(place.link):
         await place.redis.hset(plane.keys.channel_status(channel), "reload", wish)
+
+
+async def read_statuses(plane: PointPlane, channels: Sequence[str]) -> list[dict[str, Any]]:
+    """The figures of channels as their owners wrote them last; an empty dict for one that nobody has polled yet."""
+    found = []
+    for channel in channels:
+        stored = (await plane.at(channel).ask([("HGETALL", plane.keys.channel_status(channel))]))[0]
+        fields: dict[str, Any] = {name.decode(): value.decode() for name, value in stored.items()}
+        fields.pop("reload", None)
+        for name, text in fields.items():
+            if name not in ("error", "owner"):
+                fields[name] = float(text) if "." in text else int(text)
+        if "online" in fields:
+            fields["online"] = bool(fields["online"])
+        found.append(fields)
+    return found

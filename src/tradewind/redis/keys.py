@@ -164,6 +164,14 @@ class Keys:
         """list of at most one element; the flow scheduler blocks on it. No TTL. Any script that makes work for it."""
         return f"{self.p}flows:wake"
 
+    def flow_triggers(self) -> str:
+        """hash; flow id → its triggers as JSON, of flows that have any. With the flow. flow_register."""
+        return f"{self.p}flows:triggers"
+
+    def trigger_states(self) -> str:
+        """hash; `{flow} {place of the trigger}` → what it remembers of its point as JSON. With the flow. TriggerWatch."""
+        return f"{self.p}flows:trigger-states"
+
     def flows_ended(self) -> str:
         """list; ids of flows whose cycle ended while a slot was buffered. Emptied by the flow scheduler. node_commit."""
         return f"{self.p}flows:ended"

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove a flow that is being deleted and whose cycles have ended, some cycles a call; the flow itself last.
 -- KEYS 1 flow:{f} 2 flow:{f}:cycles 3 flow:{f}:running 4 flows 5 flows:due
--- ARGV 6 flow 7 cycles a call
+-- ARGV 6 flow 7 cycles a call. Also touches: flows:triggers, flows:trigger-states.
 -- Returns {1} all gone, {0, cycles left}, {-1, running cycles} they must end first, {-2} it is not being deleted.
 -- include: tasks/shared
 -- include: tasks/cancel
@@ -19,6 +19,9 @@ if left > 0 then return { 0, left } end
 local version = redis.call('HGET', KEYS[1], 'version')
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], F .. id .. ':plan:' .. version)
 redis.call('ZREM', KEYS[4], id)
+if redis.call('HDEL', P .. 'flows:triggers', id) == 1 then
+  for at = 0, 99 do redis.call('HDEL', P .. 'flows:trigger-states', id .. ' ' .. at) end
+end
 redis.call('ZREM', KEYS[5], id)
 record('{"k":"gone","flow":"' .. id .. '"}')
 flush_records()

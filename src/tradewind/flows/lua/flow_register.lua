@@ -3,8 +3,8 @@
 -- KEYS 1 flow:{f} 2 flows 3 flows:due 4 flow:{f}:plan:{version} 5 flow:{f}:cycles 6 flows:wake
 -- ARGV 1 key prefix 2 flow 3 config JSON 4 structure JSON 5 version 6 now ISO 7 now ms 8 '1' one-shot 9 failures that end it 10 next slot ms by the
 --   new schedule ('' none) 11 '1' = refuse if it exists 12 '1' = a node id of it looks like the tail of another flow's (A-8)
---   13 anchor ms of the new slots, then pairs plan field, msgpack
--- Also touches: the flow hashes of ids that this one could be mistaken for, flow:{f}:cycle:{n}, old plans.
+--   13 anchor ms of the new slots 14 triggers as JSON ('' none), then pairs plan field, msgpack
+-- Also touches: flows:triggers, the flow hashes of ids that this one could be mistaken for, flow:{f}:cycle:{n}, old plans.
 -- Returns {1} created, {2} replaced, {0} it exists, {-1, other} node ids would collide with that flow's, {-2} it is being deleted.
 local P, id, key = ARGV[1], ARGV[2], KEYS[1]
 local f = redis.call('HMGET', key, 'status', 'version', 'created_at', 'last_cycle')
@@ -34,7 +34,8 @@ redis.call('HSET', key, 'id', id, 'config', ARGV[3], 'structure', ARGV[4], 'stat
   'created_at', f[3] or ARGV[6], 'version', ARGV[5], 'once', ARGV[8], 'max_failures', ARGV[9], 'updated_ms', ARGV[7], 'tails', ARGV[12])
 if not f[1] then redis.call('HSET', key, 'next_execution', '0') end
 redis.call('ZADD', KEYS[2], 0, id)
-for at = 14, #ARGV, 2 do redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1]) end
+for at = 15, #ARGV, 2 do redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 1]) end
+if ARGV[14] ~= '' then redis.call('HSET', P .. 'flows:triggers', id, ARGV[14]) else redis.call('HDEL', P .. 'flows:triggers', id) end
 if f[1] == 'running' and ARGV[10] ~= '' then
   local due = redis.call('ZSCORE', KEYS[3], id)
   if old ~= ARGV[5] then redis.call('HSET', key, 'anchor_ms', ARGV[13]) end

@@ -25,7 +25,7 @@ MAX_WAITING = 20_000
 BATCH = 500
 _RETAINED: Final = ("good", "uncertain", "ignore")
 _TLS: Final = ("ca_file", "cert_file", "key_file", "verify")
-_PARAMETERS: Final = (
+PARAMETERS: Final = (
     "host", "port", "username", "password", "client_id", "keepalive_s", "tls", "topic", "qos", "retain", "json_path",
     "timestamp_path", "payload", "write_topic", "write_payload", "retained", "status_topic",
     "status_online", "status_offline",
@@ -61,6 +61,8 @@ class MqttDriver(Driver):
         self._retained = given.get("retained") or "uncertain"
         self._status_topic = str(given.get("status_topic") or "").replace("{channel}", channel.id)
         self._is_offline = False
+        #: What points have said since the last write.
+        self._answers: dict[tuple[str, str], Reading] = {}
         self._client: aiomqtt.Client | None = None
 
     @classmethod
@@ -71,7 +73,7 @@ class MqttDriver(Driver):
         problems += whole_numbers(given, {"port": (1, 65535), "keepalive_s": (1, 65535)})
         if given.get("retained", "good") not in _RETAINED:
             problems.append(Problem("bad_value", "parameters.retained", f"give one of {', '.join(_RETAINED)}"))
-        problems += unknown_names(given, _PARAMETERS)
+        problems += unknown_names(given, PARAMETERS)
         tls = given.get("tls")
         if isinstance(tls, dict):
             problems += unknown_names(tls, _TLS, "parameters.tls")
@@ -133,11 +135,16 @@ class MqttDriver(Driver):
             raise Invalid(f"point {point.id} has no topic to write to", code="not_mapped", hint=hint)
         client = self._connected()
         message = sink.message(self.channel, raw, now_ms())
+        self._answers.clear()
         try:
             async with asyncio.timeout(self._timeout_s):
                 await client.publish(sink.topic, message, sink.qos, sink.retain, timeout=self._timeout_s)
         except (aiomqtt.MqttError, TimeoutError) as error:
             raise self._trouble(f"did not confirm a message on {sink.topic!r}: {error or 'no answer'}") from error
+
+    async def read(self, point: PointSpec) -> Reading | None:
+        """What the point has said since the last write, also when that is what it said before; None: nothing yet."""
+        return self._answers.get((point.kind, point.id))
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -185,6 +192,8 @@ class MqttDriver(Driver):
                 reading = self._judged(source.read(payload), bool(message.retain))
                 if reading is not None:
                     readings.append(reading)
+                    if not message.retain:
+                        self._answers[reading.kind, reading.id] = reading
         return readings, is_back
 
     def _judged(self, reading: Reading, is_retained: bool) -> Reading | None:

@@ -29,7 +29,7 @@ logging.getLogger("asyncua").setLevel(logging.CRITICAL)
 CHUNK = 500
 #: Changes that wait to be handed over; beyond that the oldest go.
 MAX_WAITING = 100_000
-_PARAMETERS: Final = (
+PARAMETERS: Final = (
     "endpoint",
     "username",
     "password",
@@ -79,7 +79,7 @@ class OpcUaDriver(Driver):
             problems.append(Problem("missing", "parameters.endpoint", "name it like opc.tcp://192.168.1.20:4840"))
         bounds = {"publishing_interval_ms": (10, 3_600_000), "sampling_interval_ms": (0, 3_600_000)}
         problems += whole_numbers(given, bounds | {"queue_size": (1, 10_000)})
-        problems += unknown_names(given, _PARAMETERS)
+        problems += unknown_names(given, PARAMETERS)
         for at, point in enumerate(channel.points):
             where = f"points[{at}].mapping"
             try:

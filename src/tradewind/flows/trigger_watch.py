@@ -1,0 +1,118 @@
+"""Starts cycles when points change: reads the change feed and asks each flow's triggers. A job of the leader.
+
+What a trigger remembers is stored together with the place in the feed, after its cycles were started; a cycle that was
+started before a crash is found again by its run id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import structlog
+
+from tradewind import codec
+from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.flows.control import FlowControl
+from tradewind.flows.point_trigger import TYPES, PointTrigger, Remembered, read_trigger
+from tradewind.points.feed import FeedBatch, FeedReader
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+
+log = structlog.get_logger(__name__)
+CONSUMER = "flow-triggers"
+#: How long a list of triggers is used before it is read again.
+FRESH_S = 1.0
+
+
+class TriggerWatch:
+    def __init__(self, flows: FlowControl, points: PointPlane) -> None:
+        self.flows = flows
+        self.points = points
+        self._by_key: dict[str, list[tuple[str, str, PointTrigger]]] = {}
+        self._states: dict[str, Remembered] = {}
+        self._text: dict[bytes, bytes] = {}
+        self._read_at = 0.0
+
+    async def run(self) -> None:
+        reader = FeedReader(self.points, CONSUMER)
+        try:
+            await self._load()
+            async for batch in reader:
+                await self._refresh()
+                await self._take(batch)
+        finally:
+            await reader.close()
+
+    async def _load(self) -> None:
+        plane = self.flows.store.plane
+        with translated():
+            raw = await plane.tasks.redis.hgetall(plane.keys.trigger_states())
+        self._states = {k.decode(): msgspec.json.decode(v, type=Remembered) for k, v in raw.items()}
+
+    async def _refresh(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._read_at < FRESH_S:
+            return
+        plane = self.flows.store.plane
+        with translated():
+            text = await plane.tasks.redis.hgetall(plane.keys.flow_triggers())
+        self._read_at = now
+        if text == self._text:
+            return
+        self._text = text
+        self._by_key = {}
+        for flow_id, data in text.items():
+            for i, raw in enumerate(codec.decode(data)):
+                if raw.get("type") in TYPES:
+                    try:
+                        trigger = read_trigger(raw)
+                    except Invalid as error:
+                        log.error("a trigger cannot be read", flow=flow_id.decode(), error=error.message)
+                        continue
+                    address = trigger.address
+                    entry = (flow_id.decode(), f"{flow_id.decode()} {i}", trigger)
+                    self._by_key.setdefault(f"{address.service}:{address.entity}:{address.kind}", []).append(entry)
+
+    async def _take(self, batch: FeedBatch) -> None:
+        changed: dict[str, bytes] = {}
+        for entry in batch.entries:
+            wanted = self._by_key.get(entry.key)
+            if not wanted or entry.is_late:
+                continue
+            values, bad = entry.values(), entry.quality()
+            for flow_id, name, trigger in wanted:
+                field = trigger.address.field
+                if field not in values or bad.get(field) == "bad":
+                    continue
+                before = self._states.get(name, Remembered())
+                fires, state = trigger.judge(values[field], entry.ts_ms, before)
+                self._states[name] = state
+                changed[name] = codec.encode(state)
+                if fires:
+                    payload = {
+                        "address": str(trigger.address), "value": values[field], "previous": before.last, "ts": entry.ts_ms,
+                    }  # fmt: skip
+                    await self._fire(flow_id, f"{entry.id}-{name.rpartition(' ')[2]}", payload)
+        await self._store(batch, changed)
+
+    async def _fire(self, flow_id: str, run_id: str, payload: dict[str, object]) -> None:
+        while True:
+            try:
+                await self.flows.fire(flow_id, "point", payload, run_id=run_id, only_running=True)
+                return
+            except Unavailable as error:
+                log.warning("a triggered cycle waits", flow=flow_id, error=error.message)
+                await asyncio.sleep(0.5)
+            except TradewindError as error:
+                log.info("a trigger started no cycle", flow=flow_id, error=error.message)
+                return
+
+    async def _store(self, batch: FeedBatch, changed: dict[str, bytes]) -> None:
+        plane = self.flows.store.plane
+        with translated():
+            pipe = plane.tasks.redis.pipeline(transaction=True)
+            if changed:
+                pipe.hset(plane.keys.trigger_states(), mapping=changed)
+            pipe.execute_command("HSET", self.points.keys.feed_cursors(), *batch.cursor)
+            await pipe.execute()
