@@ -174,8 +174,9 @@ class Ended:
 
     def got(self, node_id: str) -> Any:
         """What the node was given in its only run."""
-        (value,) = stage.got(self.flow_id, node_id)
-        return value
+        values = stage.got(self.flow_id, node_id)
+        assert len(values) == 1, (values, self.nodes[node_id])
+        return values[0]
 
 
 @contextlib.asynccontextmanager

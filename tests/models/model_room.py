@@ -76,5 +76,5 @@ class ModelRoom:
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float = 15.0) -> None:
     async with asyncio.timeout(timeout_s):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 - the change happens in a server
             await asyncio.sleep(0.02)

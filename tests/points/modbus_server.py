@@ -3,7 +3,7 @@
 Each unit has 1,000 holding registers (register n holds n), 1,000 input registers (n + 10000), 1,000 coils and discrete
 inputs (on where n is divisible by 3). Holding register 999 counts the reads that cover it. Options: `units`, `rtu`,
 `delay_ms` before each answer, `holes` (registers that are refused), `most` (registers in one read), `gone` (units that
-the gateway cannot reach).
+the gateway cannot reach), `silent` (units whose answers get lost).
 """
 
 from __future__ import annotations
@@ -58,7 +58,12 @@ def device(unit: int, options: dict[str, Any]) -> SimDevice:
 async def serve(port: int, options: dict[str, Any]) -> None:
     devices = [device(unit, options) for unit in options.get("units", [1])]
     framer = FramerType.RTU if options.get("rtu") else FramerType.SOCKET
-    await ModbusTcpServer(devices, framer=framer, address=("127.0.0.1", port)).serve_forever()
+    place = 0 if options.get("rtu") else 6
+
+    def cut(is_sent: bool, packet: bytes) -> bytes:
+        return b"" if is_sent and packet[place] in options.get("silent", ()) else packet
+
+    await ModbusTcpServer(devices, framer=framer, address=("127.0.0.1", port), trace_packet=cut).serve_forever()
 
 
 @contextlib.contextmanager

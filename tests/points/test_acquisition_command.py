@@ -17,7 +17,7 @@ from tradewind.points.commands import Commands
 from tradewind.points.driver import Driver
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.drivers.virtual import VirtualDriver
-from tradewind.points.spec import ChannelSpec, Kind, Reading
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Reading
 from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings
 

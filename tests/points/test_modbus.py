@@ -195,6 +195,19 @@ async def test_one_dead_unit_behind_a_gateway_spoils_only_its_own_points() -> No
         await alone.close()
 
 
+@pytest.mark.parametrize("rtu", [False, True])
+async def test_a_unit_whose_answers_get_lost_spoils_only_its_own_points(rtu: bool) -> None:
+    with modbus_server(units=[1, 2, 3], silent=[2], rtu=rtu) as server:
+        points = [point(M, 10 * unit, id=str(unit), slave_id=unit) for unit in (1, 2, 3)]
+        driver = (ModbusRtuOverTcp if rtu else ModbusTcp)(channel(server, *points))
+        await driver.connect()
+        began = time.monotonic()
+        for _ in range(3):
+            assert await poll(driver) == {"1": 10, "2": None, "3": 30}
+        assert time.monotonic() - began < 2  # it is not waited for with each poll
+        await driver.close()
+
+
 async def test_a_device_that_answers_few_registers_at_once() -> None:
     with modbus_server(most=16) as server:
         driver = ModbusTcp(channel(server, *(point(M, n) for n in range(100))))

@@ -51,17 +51,9 @@ async def other(broker: servers.Server) -> AsyncIterator[aiomqtt.Client]:
         yield client
 
 
-async def subscribed(port: int, driver: MqttDriver) -> None:
-    """Until the broker answers something sent after the subscriptions, they are in place."""
-    client = driver._client
-    assert client is not None
-    await client.publish("anything", b"", qos=1)
-
-
 async def test_values_arrive(broker: servers.Server, other: aiomqtt.Client) -> None:
     driver = MqttDriver(channel(broker.port))
     async with listening(driver) as heard:
-        await subscribed(broker.port, driver)
         await other.publish("site/1001/power", "12.5", qos=1)
         assert (await heard.value("1", 12.5)).quality is Quality.GOOD
         await other.publish("site/meter", json.dumps({"v": [1, "2.5"], "ts": 1_700_000_000.5}), qos=1)
@@ -79,7 +71,6 @@ async def test_what_cannot_be_read_is_bad_and_disturbs_nothing_else(
 ) -> None:
     driver = MqttDriver(channel(broker.port))
     async with listening(driver) as heard:
-        await subscribed(broker.port, driver)
         for payload in (b"nonsense", b"\xff\xfe", b"NaN", b"1e999", b'{"a":1}', b""):
             heard.all.clear()
             await other.publish("site/1001/power", payload, qos=1)
@@ -95,7 +86,6 @@ async def test_what_cannot_be_read_is_bad_and_disturbs_nothing_else(
 async def test_many_messages_arrive_in_order(broker: servers.Server, other: aiomqtt.Client) -> None:
     driver = MqttDriver(channel(broker.port, qos=1))
     async with listening(driver) as heard:
-        await subscribed(broker.port, driver)
         for number in range(1, 301):
             await other.publish("site/1001/power", str(number), qos=0)
         await heard.value("1", 300)
@@ -162,7 +152,6 @@ async def test_a_broker_that_dies_is_trouble_and_then_fine_again() -> None:
         spec = channel(broker.port)
         driver = MqttDriver(spec)
         async with listening(driver) as heard:
-            await subscribed(broker.port, driver)
             broker.kill()
             assert heard.listener is not None
             with pytest.raises(DeviceTrouble):
@@ -177,7 +166,6 @@ async def test_a_broker_that_dies_is_trouble_and_then_fine_again() -> None:
         broker.start()
         driver = MqttDriver(spec)
         async with listening(driver) as heard, aiomqtt.Client("127.0.0.1", broker.port) as other:
-            await subscribed(broker.port, driver)
             await other.publish("site/1001/power", "3", qos=1)
             await heard.value("1", 3)
 

@@ -73,9 +73,11 @@ async def device(port: int) -> AsyncIterator[aiomqtt.Client]:
     async with aiomqtt.Client("127.0.0.1", port) as client:
         await client.subscribe("dev/set", qos=1)
         task = asyncio.create_task(obey(client))
-        yield client
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        try:
+            yield client
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 def mqtt_channel(broker: servers.Server) -> ChannelSpec:

@@ -25,8 +25,13 @@ _decode = msgspec.json.Decoder().decode
 
 async def read_json(request: Request, max_bytes: int) -> Any:
     """The body as plain data. Raises Refused: 415 not JSON by its type, 413 too large, 400 not strict JSON."""
+    return decode_strictly(await read_json_bytes(request, max_bytes))
+
+
+async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
+    """The body as it came, for who decodes it in a way of his own. Raises Refused: 415, 413."""
     _check_type(request)
-    return decode_strictly(await read_bytes(request, max_bytes))
+    return await read_bytes(request, max_bytes)
 
 
 async def read_json_or_none(request: Request, max_bytes: int) -> Any:

@@ -173,13 +173,13 @@ class ModelEngine:
         outcome = await rounds.store(network, changes, batch.cursor if batch is not None else (), is_tick=is_tick)
         stats = self.stats
         stats.rounds += 1
-        stats.computed = network.computed
+        if stats.computed != network.computed:
+            stats.computed = network.computed
+            self._watch_errors(network)
         stats.outputs += sum(len(change.fields) for change in changes)
         if batch is not None:
             newest = batch.entries[-1].ts_ms if batch.entries else 0
             stats.behind_ms = max(0, Clock().now_ms() - newest) if newest else 0
-        if changes or batch is not None:
-            self._watch_errors(network)
         return outcome
 
     def _watch_errors(self, network: Network) -> None:

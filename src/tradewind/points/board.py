@@ -32,6 +32,8 @@ from tradewind.redis.scripts import Arg, Call
 #: How long a hash counts as noted in `points:pushed` and `points:feeds`.
 NOTED_S = 30.0
 
+_pack = msgspec.msgpack.Encoder().encode
+
 
 class Board(BoardReader):
     """`describe` says what is known of a point (unit, max_age_s); without it the settings decide what is stale."""
@@ -137,8 +139,9 @@ class Board(BoardReader):
         for line in lines:
             keys += self._names(line.key)
             nonce = f"{self._name}{next(self._writes):x}"
-            args += (line.key, prefix + line.key, line.ts, line.times, line.d, line.q, line.marks, line.origin)
-            args += (line.ttl_ms, nonce)
+            flat = _pack(line.d.replace(":", ",").split(","))
+            args += (line.key, prefix + line.key, line.ts, line.times, line.d, flat)
+            args += (line.q, line.marks, line.origin, line.ttl_ms, nonce)
         return keys, args
 
     async def _note(self, lines: Iterable[Line]) -> None:

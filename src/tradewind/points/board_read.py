@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
-import msgspec
-
-from tradewind.points.address import CONTROL, Address, channel_of
+from tradewind.points.address import Address, channel_of
+from tradewind.points.board_point import Describe as Describe
+from tradewind.points.board_point import Moment, points_of
+from tradewind.points.board_point import PointValue as PointValue
 from tradewind.points.plane import PointPlane
-from tradewind.points.spec import Kind, PointSpec, Quality
-
-Describe = Callable[[Address], PointSpec | None]
-
-#: Kinds that somebody measures: when nothing confirms them for long, they are stale.
-_MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
-_GOOD, _UNCERTAIN, _BAD = Quality.GOOD.value, Quality.UNCERTAIN.value, Quality.BAD.value
-_WORDS = {b"uncertain": _UNCERTAIN, b"bad": _BAD}
-
-
-class PointValue(msgspec.Struct, frozen=True):
-    """What the board knows of a point. Without a value (None) the quality is bad and `ts` and `age_ms` are None.
-
-    A stale value is not good any more: it is `uncertain`, or `bad` if it was. `ts` and `age_ms` in milliseconds.
-    """
-
-    address: str
-    value: float | None
-    ts: int | None
-    quality: str
-    age_ms: int | None
-    unit: str = ""
-    is_stale: bool = False
+from tradewind.points.spec import Kind
 
 
 class BoardReader:
@@ -61,9 +40,10 @@ class BoardReader:
             now = self._now(next(replies))
             for key in keys:
                 values, times, words = next(replies), next(replies), next(replies)
-                judge = self._judge(key, now, replies)
-                for at, *stored in zip(by_key[key], values, times, words, strict=True):
-                    found[at] = judge(wanted[at].field, *stored)
+                fields = [wanted[at].field for at in by_key[key]]
+                moment = self._moment(key, now, replies)
+                points = points_of(key, fields, values, times, words, moment, self._describe)
+                found.update(zip(by_key[key], points, strict=True))
         return [found[at] for at in range(len(wanted))]
 
     async def read_one(self, address: Address | str) -> PointValue:
@@ -111,9 +91,16 @@ class BoardReader:
         found: list[PointValue] = []
         for key in keys:
             values, times, words = next(replies), next(replies), next(replies)
-            judge = self._judge(key, now, replies)
-            rows = sorted(values.items(), key=_by_number if channel else None)
-            found += [judge(field.decode(), value, times.get(field), words.get(field)) for field, value in rows]
+            moment = self._moment(key, now, replies)
+            if not values:
+                continue
+            names = sorted(values)
+            if channel:
+                names.sort(key=len)  # as numbers
+            fields = b":".join(names).decode().split(":")
+            stored = list(map(values.get, names))
+            marks = map(words.get, names) if words else repeat(None, len(names))
+            found += points_of(key, fields, stored, map(times.get, names), marks, moment, self._describe)
         return found
 
     def _names(self, key: str) -> tuple[str, str, str, str]:
@@ -143,36 +130,10 @@ class BoardReader:
         fixed = self.plane.clock.now_arg()
         return int(fixed) if fixed else reply[0] * 1000 + reply[1] // 1000
 
-    def _judge(
-        self, key: str, now: int, replies: Iterator[Any]
-    ) -> Callable[[str, bytes | None, bytes | None, bytes | None], PointValue]:
-        """Makes points of one hash out of stored value, time and quality. Takes the channel's status from `replies`."""
-        service, entity, kind = key.split(":")
-        seen = _int(next(replies)) if service == "comsrv" else 0
-        usual = self._stale_ms if service == "comsrv" and kind in _MEASURED else None
-        describe, prefix = self._describe, f"{key}:"
-        is_control = kind == CONTROL
-
-        def judge(field: str, value: bytes | None, ts: bytes | None, word: bytes | None) -> PointValue:
-            unit, bound = "", usual
-            if describe is not None:
-                spec = describe(Address(service, entity, kind, field))
-                if spec is not None:
-                    unit = spec.unit
-                    bound = usual if spec.max_age_s is None else int(spec.max_age_s * 1000)
-            if is_control and value is not None:
-                value, ts = _control_parts(value)
-            number = _float(value) if value is not None else None
-            if number is None:
-                return PointValue(prefix + field, None, None, _BAD, None, unit)
-            at = int(ts) if ts else None
-            quality = _WORDS.get(word, _GOOD) if word else _GOOD
-            is_stale = bound is not None and now - max(at or 0, seen) > bound
-            if is_stale and quality == _GOOD:
-                quality = _UNCERTAIN
-            return PointValue(prefix + field, number, at, quality, None if at is None else now - at, unit, is_stale)
-
-        return judge
+    def _moment(self, key: str, now: int, replies: Iterator[Any]) -> Moment:
+        """Takes the status that was asked for a key of a channel."""
+        answered = next(replies) if channel_of(key) else None
+        return Moment(now, int(answered) if answered and answered.isdigit() else 0, self._stale_ms)
 
 
 def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
@@ -181,28 +142,5 @@ def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
     return [address for address in addresses if isinstance(address, Address)]
 
 
-def _by_number(item: tuple[bytes, bytes]) -> tuple[int, bytes]:
-    return len(item[0]), item[0]
-
-
 def _as_number(text: str) -> tuple[int, str]:
     return len(text), text
-
-
-def _int(text: bytes | None) -> int:
-    return int(text) if text is not None and text.isdigit() else 0
-
-
-def _float(text: bytes) -> float | None:
-    """None for what is no finite number: words of a control hash, or what a foreign program left."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def _control_parts(text: bytes) -> tuple[bytes, bytes | None]:
-    """Value and time of `value:ts:source`."""
-    parts = text.rsplit(b":", 2)
-    return (parts[0], parts[1]) if len(parts) == 3 and parts[1].isdigit() else (text, None)

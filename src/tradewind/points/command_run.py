@@ -176,7 +176,7 @@ class Execution:
             while True:
                 found = await self._look(paired, before)
                 if found is not None:
-                    seen = found
+                    seen = found = round(found, 6)  # as the board would show it
                     if min(abs(found - expected), abs(found - stored)) <= tolerance:
                         settles_at = expected if expected != self._command.number else None
                         return Outcome(CommandStatus.SUCCESS, Result.VERIFIED, "", found, settles_at)

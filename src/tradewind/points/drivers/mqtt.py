@@ -63,6 +63,7 @@ class MqttDriver(Driver):
         self._is_offline = False
         #: What points have said since the last write.
         self._answers: dict[tuple[str, str], Reading] = {}
+        self._refused: list[PointSpec] = []
         self._client: aiomqtt.Client | None = None
 
     @classmethod
@@ -102,6 +103,8 @@ class MqttDriver(Driver):
         try:
             async with asyncio.timeout(self._timeout_s):
                 await client.__aenter__()
+                # Now and not in `listen`: what is sent to a channel that counts as online must not be missed.
+                self._refused = await self._subscribe(client)
         except (aiomqtt.MqttError, TimeoutError, ValueError) as error:
             with contextlib.suppress(Exception):
                 inner.disconnect()  # or a connection that was never confirmed would stay open
@@ -111,9 +114,8 @@ class MqttDriver(Driver):
     async def listen(self, deliver: Deliver) -> None:
         client = self._connected()
         try:
-            refused = await self._subscribe(client)
-            if refused:
-                deliver([_nothing(point) for point in refused])
+            if self._refused:
+                deliver([_nothing(point) for point in self._refused])
             messages = client.messages
             async for message in messages:
                 batch = [message]

@@ -1,0 +1,222 @@
+"""`POST /api/v1/points`: many values at once. Decoded straight into what the board takes; nothing in between.
+
+What the fast way refuses is read once more, slowly, to name every bad value by its path.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tradewind.api.body import decode_strictly, read_json_bytes
+from tradewind.errors import Invalid, Problem
+from tradewind.points.address import KINDS, is_number
+from tradewind.points.batch import value_problem
+from tradewind.points.board import Batch, Board
+from tradewind.points.channel_store import ChannelStore
+from tradewind.points.driver_registry import PUSH
+from tradewind.points.spec import Kind
+from tradewind.points.values import is_timestamp
+
+#: How many problems one answer names.
+MAX_PROBLEMS = 1000
+#: How old the knowledge may be that lets values in; they are never refused without a fresh look.
+FRESH_S = 2.0
+ORIGIN = "api"
+_FIELDS = frozenset({"channels", "ts"})
+_COMMANDED = (Kind.CONTROL.value, Kind.ADJUSTMENT.value)
+
+
+class Sample(msgspec.Struct, forbid_unknown_fields=True):
+    """channel → kind → point → value; `ts` in ms, 0: now."""
+
+    channels: dict[str, dict[str, dict[str, float]]]
+    ts: int = 0
+
+
+_decoder = msgspec.json.Decoder(Sample | list[Sample])
+
+
+class Ingest:
+    def __init__(self, board: Board, channels: ChannelStore, max_body_bytes: int) -> None:
+        self._board = board
+        self._declared = Declared(channels)
+        self._is_strict = board.plane.settings.strict
+        self._max_body_bytes = max_body_bytes
+        #: Values taken in by this process.
+        self.taken = 0
+
+    async def run(self, request: Request) -> Response:
+        data = await read_json_bytes(request, self._max_body_bytes)
+        try:
+            found = _decoder.decode(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
+            raise _refusal(data) from error
+        samples = found if isinstance(found, list) else [found]
+        batches: list[Batch] = []
+        names = len(samples) if b'"ts"' not in data else data.count(b'"ts"') + len(samples)
+        count = 0
+        is_commanded = False
+        for sample in samples:
+            names += len(sample.channels)
+            for channel, kinds in sample.channels.items():
+                names += len(kinds)
+                for kind, values in kinds.items():
+                    count += len(values)
+                    is_commanded = is_commanded or kind in _COMMANDED
+                    batches.append(Batch(f"comsrv:{channel}:{kind}", values, sample.ts, origin=ORIGIN))
+        # Every text here is a name, so a colon too many is one that stands twice: the decoder keeps the last of two.
+        if data.count(b":") != names + count:
+            raise _refusal(data)
+        if self._is_strict or is_commanded:
+            await self._declared.check(samples, is_strict=self._is_strict)
+        try:
+            await self._board.write(batches)
+        except Invalid as error:
+            raise _refusal(data, error) from error
+        self.taken += count
+        return Response(b'{"accepted":%d}' % count, media_type="application/json")
+
+
+class Declared:
+    """Which points the channels of this station declare."""
+
+    def __init__(self, channels: ChannelStore) -> None:
+        self._channels = channels
+        self._versions: dict[str, str] = {}
+        self._points: dict[str, set[tuple[str, str]]] = {}
+        self._devices: set[str] = set()
+        self._looked = -FRESH_S
+
+    async def check(self, samples: list[Sample], *, is_strict: bool) -> None:
+        """Raises Invalid: undeclared points, if `is_strict`; and what only a command to a device may set."""
+        if time.monotonic() - self._looked > FRESH_S:
+            await self._look()
+        if not any(True for _ in self._problems(samples, is_strict)):
+            return
+        await self._look()
+        if problems := list(self._problems(samples, is_strict)):
+            raise _invalid(problems)
+
+    async def _look(self) -> None:
+        versions = await self._channels.versions()
+        changed = [name for name, version in versions.items() if self._versions.get(name) != version]
+        for name in self._versions.keys() - versions.keys():
+            self._points.pop(name, None)
+            self._devices.discard(name)
+        for spec in await self._channels.get_many(changed):
+            if spec is not None:
+                self._points[spec.id] = {(point.kind.value, point.id) for point in spec.points}
+                (self._devices.discard if spec.protocol == PUSH else self._devices.add)(spec.id)
+        self._versions, self._looked = versions, time.monotonic()
+
+    def _problems(self, samples: list[Sample], is_strict: bool) -> Iterator[Problem]:
+        for at, sample in enumerate(samples):
+            where = "channels" if len(samples) == 1 else f"[{at}].channels"
+            for channel, kinds in sample.channels.items():
+                known = self._points.get(channel)
+                if known is None:
+                    if is_strict:
+                        hint = "declare the channel, or turn points.strict off"
+                        yield Problem("unknown_channel", f"{where}.{channel[:64]}", hint)
+                    continue
+                for kind, values in kinds.items():
+                    path = f"{where}.{channel}.{kind[:64]}"
+                    if kind in _COMMANDED and channel in self._devices and values:
+                        yield Problem("needs_a_command", path, "the channel has a device: send a command instead")
+                    elif is_strict:
+                        for point in values:
+                            if (kind, point) not in known:
+                                hint = "declare the point, or turn points.strict off"
+                                yield Problem("unknown_point", f"{path}.{point[:64]}", hint)
+
+
+def _refusal(data: bytes, error: Invalid | None = None) -> Invalid:
+    """Everything that is wrong with the body; `error` if that is not to be seen in the body itself."""
+    doubled: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(items)
+        if len(made) != len(items):
+            doubled.append("")
+        return made
+
+    try:
+        # Unlike the API's usual way this reads NaN and 1e999, so that they can be named.
+        document = json.loads(data, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        document = decode_strictly(data)  # tells where it is not JSON
+    if doubled:
+        decode_strictly(data)  # tells which name stands twice
+    problems = list(_problems(document))
+    if problems:
+        return _invalid(problems)
+    if error is None:
+        decode_strictly(data)
+        return Invalid("the body cannot be read", code="bad_points", hint="send values as /docs shows")
+    return error
+
+
+def _invalid(problems: list[Problem]) -> Invalid:
+    few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
+    what = f"{len(problems)} values are refused" if len(problems) > 1 else "a value is refused"
+    hint = "correct what is named"
+    if len(problems) > MAX_PROBLEMS:
+        hint += f"; the first {MAX_PROBLEMS} are listed"
+    message = f"{what}, nothing was written: {few}"
+    return Invalid(message, code="bad_points", hint=hint, problems=problems[:MAX_PROBLEMS])
+
+
+def _problems(document: Any) -> Iterator[Problem]:
+    if isinstance(document, list):
+        for at, sample in enumerate(document):
+            yield from _of_sample(sample, f"[{at}]", f"[{at}].")
+    else:
+        yield from _of_sample(document, "$", "")
+
+
+def _of_sample(sample: Any, path: str, prefix: str) -> Iterator[Problem]:
+    if not isinstance(sample, dict):
+        yield Problem("not_an_object", path, 'give {"channels": {"1001": {"m": {"10001": 25.1}}}}')
+        return
+    for name in sample.keys() - _FIELDS:
+        yield Problem("unknown_field", f"{prefix}{name[:64]}", "known fields: channels, ts")
+    ts = sample.get("ts", 0)
+    if type(ts) is not int or (ts and not is_timestamp(ts)):
+        yield Problem("bad_timestamp", f"{prefix}ts", "give milliseconds since 1970 in 13 digits, or leave it out")
+    if "channels" not in sample:
+        yield Problem("missing_field", f"{prefix}channels", "give the values by channel, kind and point")
+        return
+    for channel, kinds in _items(sample["channels"]):
+        at = f"{prefix}channels.{channel[:64]}"
+        if not is_number(channel):
+            yield Problem("bad_channel", at, "channels have 1 to 20 decimal digits")
+        for kind, values in _items(kinds):
+            if kind not in KINDS:
+                yield Problem("unknown_kind", f"{at}.{kind[:64]}", "give m, s, c or a")
+            for point, value in _items(values):
+                yield from _of_value(kind, point, value, f"{at}.{kind[:64]}.{point[:64]}")
+            if not isinstance(values, dict):
+                yield Problem("not_an_object", f"{at}.{kind[:64]}", "give values by point")
+        if not isinstance(kinds, dict):
+            yield Problem("not_an_object", at, "give values by kind and point")
+    if not isinstance(sample["channels"], dict):
+        yield Problem("not_an_object", f"{prefix}channels", "give values by channel, kind and point")
+
+
+def _of_value(kind: str, point: str, value: Any, path: str) -> Iterator[Problem]:
+    if not is_number(point):
+        yield Problem("bad_id", path, "points have 1 to 20 decimal digits")
+    code, hint = ("not_a_number", "is not a number") if isinstance(value, bool) else value_problem(kind, value)
+    if code:
+        yield Problem(code, path, f"{value!r:.80} {hint}")
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, Mapping) else ()

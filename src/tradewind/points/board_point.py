@@ -1,0 +1,112 @@
+"""What a stored value, its time and its quality say together at a given moment. Pure; in columns, because a channel has
+thousands of points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from tradewind.points.address import CONTROL, Address
+from tradewind.points.spec import Kind, PointSpec, Quality
+
+Describe = Callable[[Address], PointSpec | None]
+Column = Iterable[bytes | None]
+
+#: Kinds that somebody measures: when nothing confirms them for long, they are stale.
+_MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
+_GOOD, _UNCERTAIN, _BAD = Quality.GOOD.value, Quality.UNCERTAIN.value, Quality.BAD.value
+_WORDS = {None: _GOOD, b"uncertain": _UNCERTAIN, b"bad": _BAD}
+
+
+class PointValue(msgspec.Struct, frozen=True, gc=False):
+    """What the board knows of a point. Without a value (None) the quality is bad and `ts` and `age_ms` are None.
+
+    A stale value is not good any more: it is `uncertain`, or `bad` if it was. `ts` and `age_ms` in milliseconds.
+    """
+
+    address: str
+    value: float | None
+    ts: int | None
+    quality: str
+    age_ms: int | None
+    unit: str = ""
+    is_stale: bool = False
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """`now`, and when the channel last answered (0: not known): its unchanged points are as fresh as that.
+    `stale_ms`: when a measured point is stale that does not say so itself."""
+
+    now: int
+    answered: int
+    stale_ms: int
+
+
+def points_of(
+    key: str,
+    fields: Sequence[str],
+    values: Sequence[bytes | None],
+    times: Column,
+    words: Column,
+    moment: Moment,
+    describe: Describe | None = None,
+) -> list[PointValue]:
+    """The points of one hash; all columns in the order of `fields`."""
+    service, entity, kind = key.split(":")
+    if kind == CONTROL:
+        parts = [_control_parts(value) for value in values]
+        values, times = [value for value, _ in parts], [ts for _, ts in parts]
+    usual = moment.stale_ms if service == "comsrv" and kind in _MEASURED else None
+    now, answered, prefix = moment.now, moment.answered, f"{key}:"
+    found: list[PointValue] = []
+    add = found.append
+    seen: dict[bytes | None, tuple[int | None, int | None, bool]] = {}  # a poll gives all its points one time
+    for field, number, ts, word in zip(fields, _numbers(values), times, words, strict=True):
+        known = seen.get(ts)
+        if known is None:
+            at = int(ts) if ts and ts.isdigit() else None
+            is_stale = usual is not None and now - max(at or 0, answered) > usual
+            known = seen[ts] = (at, None if at is None else now - at, is_stale)
+        at, age_ms, is_stale = known
+        unit = ""
+        if describe is not None:
+            spec = describe(Address(service, entity, kind, field))
+            if spec is not None:
+                unit = spec.unit
+                if spec.max_age_s is not None:
+                    is_stale = now - max(at or 0, answered) > spec.max_age_s * 1000
+        if number is None:
+            add(PointValue(prefix + field, None, None, _BAD, None, unit))
+            continue
+        quality = _WORDS.get(word, _UNCERTAIN)
+        if is_stale and quality == _GOOD:
+            quality = _UNCERTAIN
+        add(PointValue(prefix + field, number, at, quality, age_ms, unit, is_stale))
+    return found
+
+
+def _numbers(values: Sequence[bytes | None]) -> Sequence[float | None]:
+    try:
+        numbers = list(map(float, values))  # type: ignore[arg-type]
+        if math.isfinite(sum(numbers)):
+            return numbers
+    except (TypeError, ValueError):
+        pass
+    return [None if value is None else _float(value) for value in values]
+
+
+def _float(text: bytes) -> float | None:
+    """None for what is no finite number: words of a control hash, or what a foreign program left."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _control_parts(text: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """Value and time of `value:ts:source`."""
+    parts = (text or b"").rsplit(b":", 2)
+    return (parts[0], parts[1]) if len(parts) == 3 and parts[1].isdigit() else (text, None)

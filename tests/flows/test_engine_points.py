@@ -1,0 +1,87 @@
+"""Points start cycles: through the change feed, once per change, with what they saw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.flows.engine import Engine, until
+from tests.flows.engine_nodes import stage
+from tradewind.clock import now_ms
+from tradewind.points.board import Batch
+
+KEY = "comsrv:1001:m"
+
+
+async def _write(station: Engine, value: float, ts_ms: int, quality: str = "") -> None:
+    marks = {"10001": quality} if quality else {}
+    await station.station.points.board.write([Batch(KEY, {"10001": value}, ts_ms, marks)])
+
+
+async def _values(station: Engine, flow_id: str) -> list[Any]:
+    return [given["value"] for given in stage.got(flow_id, "n")]
+
+
+async def _triggered(station: Engine, **trigger: object) -> str:
+    flow_id = await station.register(
+        {"n": ("e_note", {}, {"external": ["x"]})},
+        triggers=[{"type": "point", "address": f"{KEY}:10001", **trigger}],
+        interval=None,
+        schedule={"manual": True},
+    )
+    await station.flows.start(flow_id)
+    return flow_id
+
+
+async def _seen(station: Engine, flow_id: str, expected: list[float]) -> None:
+    async def look() -> bool:
+        return await _values(station, flow_id) == expected
+
+    await until(look, f"{expected} being seen, not {await _values(station, flow_id)}")
+
+
+async def test_a_change_beyond_the_deadband_starts_a_cycle_with_what_it_saw(station: Engine) -> None:
+    flow_id = await _triggered(station, deadband=1)
+    at = now_ms() - 10_000
+    for step, value in enumerate([10.0, 10.5, 11.0, 11.5, 20.0]):
+        await _write(station, value, at + step)
+    await _seen(station, flow_id, [11.0, 20.0])
+    first = stage.got(flow_id, "n")[0]
+    assert first == {"address": f"{KEY}:10001", "value": 11.0, "previous": 10.5, "ts": at + 2}
+    assert (await station.flows.status.cycle(flow_id, 0))["trigger"] == "point"
+
+
+async def test_late_and_bad_values_start_nothing(station: Engine) -> None:
+    flow_id = await _triggered(station, condition="value > 50")
+    at = now_ms() - 10_000
+    await _write(station, 1.0, at)
+    await _write(station, 99.0, at - 5000)  # late
+    await _write(station, 98.0, at + 1, "bad")
+    await _write(station, 97.0, at + 2)
+    await _seen(station, flow_id, [97.0])
+
+
+async def test_a_flow_that_was_not_started_is_left_alone(station: Engine) -> None:
+    idle = await station.register(
+        {"n": ("e_note", {}, {"external": ["x"]})},
+        triggers=[{"type": "point", "address": f"{KEY}:10001"}],
+        interval=None,
+        schedule={"manual": True},
+    )
+    busy = await _triggered(station)
+    at = now_ms() - 10_000
+    await _write(station, 1.0, at)
+    await _write(station, 2.0, at + 1)
+    await _seen(station, busy, [2.0])
+    assert await _values(station, idle) == []
+
+
+async def test_nothing_of_a_trigger_is_left_when_its_flow_is_deleted(station: Engine) -> None:
+    flow_id = await _triggered(station)
+    at = now_ms() - 10_000
+    await _write(station, 1.0, at)
+    await _write(station, 2.0, at + 1)
+    await _seen(station, flow_id, [2.0])
+    await station.flows.delete(flow_id)
+    assert await station.text(station.keys.flow_triggers(), flow_id) is None
+    states = await station.hash(station.keys.trigger_states())
+    assert not [name for name in states if name.startswith(flow_id)]
