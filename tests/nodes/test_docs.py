@@ -11,13 +11,21 @@ import pytest
 
 from tests.nodes.host import Cycle, Host, new_call, payloads, problems, to_end
 from tests.nodes.web import serve
+from tests.points.command_bench import CHANNEL
+from tests.servers import Server
 from tradewind.flows.call import Arrived
 from tradewind.flows.node_registry import node_types
 from tradewind.flows.spec import Handle, NodeType
 from tradewind.nodes import python_node
+from tradewind.nodes.points import use_points
+from tradewind.points.board import Batch
+from tradewind.redis.connection import open_link
+from tradewind.settings import RedisSettings, Settings
 from tradewind.signals.signal import new_signal
+from tradewind.station_points import PointRoom
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "builtin-nodes.md"
+OF_POINTS = ("point_read", "model_read", "command")
 EXAMPLE_HOST = "https://api.example.com"
 
 
@@ -29,6 +37,8 @@ def _is_ours(name: str) -> bool:
 TYPES = {name: kind for name, kind in node_types.describe().items() if _is_ours(name)}
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", TEXT, re.M | re.S)]
+WITHOUT_POINTS = [example for example in EXAMPLES if example["type"] not in OF_POINTS]
+WITH_POINTS = [example for example in EXAMPLES if example["type"] in OF_POINTS]
 
 
 def handles(declared: tuple[Handle, ...], is_open: bool) -> str:
@@ -73,7 +83,7 @@ def test_every_node_type_is_on_the_page_as_it_describes_itself() -> None:
 
 def test_the_types_of_the_issue_are_there() -> None:
     wanted = "constant expression condition switch delay http_request log python aggregate map subflow approval"
-    assert set(TYPES) == set(wanted.split())
+    assert set(TYPES) == {*wanted.split(), *OF_POINTS}
     for kind in TYPES.values():
         assert kind.category in ("source", "math", "control", "io", "code", "human", "flow")
         assert kind.description
@@ -99,7 +109,7 @@ def arrivals(example: dict[str, Any]) -> list[Arrived]:
     return found
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=[f"{i}-{e['type']}" for i, e in enumerate(EXAMPLES)])
+@pytest.mark.parametrize("example", WITHOUT_POINTS, ids=[f"{i}-{e['type']}" for i, e in enumerate(WITHOUT_POINTS)])
 async def test_an_example_is_true(example: dict[str, Any]) -> None:
     before = python_node.is_allowed()
     python_node.allow(True)
@@ -120,3 +130,25 @@ async def test_an_example_is_true(example: dict[str, Any]) -> None:
         assert result.stop is not None and result.stop.reason == example["stop"]
     if "log" in example:
         assert [message for _, message, _ in host.logs] == [example["log"]]
+
+
+@pytest.mark.parametrize("example", WITH_POINTS, ids=[f"{i}-{e['type']}" for i, e in enumerate(WITH_POINTS)])
+async def test_an_example_with_points_is_true(example: dict[str, Any], redis_7: Server, key_prefix: str) -> None:
+    link = await open_link(RedisSettings(url=redis_7.url))
+    room = PointRoom(link, Settings(key_prefix=key_prefix))
+    await room.channels.put([CHANNEL])
+    await room.plane.at(CHANNEL.id).redis.hset(room.plane.keys.channel_status(CHANNEL.id), "online", "1")
+    for address, value in example.get("points", {}).items():
+        key, _, field = address.rpartition(":")
+        await room.board.write([Batch(key, {field: value})])
+    use_points(room)
+    try:
+        assert not problems(example["type"], example["config"], list(example.get("inputs", {})))
+        sent = payloads(await to_end(new_call(example["type"], example["config"], arrivals(example))))
+    finally:
+        use_points(None)
+        await room.close()
+        await link.close()
+    if "command" in sent:
+        assert sent["command"].pop("id").startswith("cmd_")
+    assert sent == example["outputs"]
