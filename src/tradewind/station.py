@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
+from redis.exceptions import RedisError
 
 import tradewind
 from tradewind import clock
@@ -127,7 +128,7 @@ class Station:
                 self.workers = await self._make_workers()
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
-                watches = [group.create_task(_forever(job), name=name) for name, job in self._flow_jobs_here]
+                watches = [group.create_task(_forever(name, job), name=name) for name, job in self._flow_jobs_here]
             if "comsrv" in self.roles:
                 comsrv = self.points.acquisition().run(stops["comsrv"])
                 running["comsrv"].append(group.create_task(comsrv, name="comsrv"))
@@ -333,8 +334,14 @@ async def _open_exchange(settings: Settings) -> Exchange:
             await asyncio.sleep(1)
 
 
-async def _forever(job: Callable[[], Awaitable[None]]) -> None:
-    await job()
+async def _forever(name: str, job: Callable[[], Awaitable[None]]) -> None:
+    """Run a job of a worker for as long as it lives; what it meets is logged, and it begins anew."""
+    while True:
+        try:
+            await job()
+        except (TradewindError, RedisError) as error:
+            log.error("a job met an error and begins anew", job=name, error=str(error))
+            await asyncio.sleep(1)
 
 
 async def _until_stopped(serve: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event) -> None:

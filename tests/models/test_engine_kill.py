@@ -15,7 +15,6 @@ from tests import servers
 from tests.models.examples import energy, total
 from tests.models.model_room import ModelRoom, until
 from tradewind.clock import Clock, now_ms
-from tradewind.points.feed import FeedReader
 from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings
 
@@ -42,10 +41,6 @@ async def test_killed_again_and_again_the_engine_counts_every_sample_once(
     chance = random.Random(7)
     try:
         await room.store.apply([total(points=1), energy("meter", {"model": "total", "field": "total"})])
-        # The cursor stands before the first sample, also while the first engine is still starting.
-        reader = FeedReader(room.plane, "modsrv")
-        await reader.open()
-        await reader.close()
         start = now_ms() - (SAMPLES + 10) * STEP_MS
         values = [float(chance.randrange(0, 3600)) for _ in range(SAMPLES)]
 
@@ -54,6 +49,8 @@ async def test_killed_again_and_again_the_engine_counts_every_sample_once(
                 await room.write(start + at * STEP_MS, {"1": value})
                 await asyncio.sleep(0.02)
 
+        with engine_process(redis_7.url, key_prefix):
+            await until(lambda: _knows_the_meter(room))
         writing = asyncio.create_task(write())
         for _ in range(3):
             with engine_process(redis_7.url, key_prefix):
@@ -74,6 +71,10 @@ async def test_killed_again_and_again_the_engine_counts_every_sample_once(
 async def _cursor(room: ModelRoom) -> bytes | None:
     found: bytes | None = await room.plane.redis.hget(room.keys.feed_cursors(), "modsrv")
     return found
+
+
+async def _knows_the_meter(room: ModelRoom) -> bool:
+    return "meter" in await room.states()
 
 
 async def _moved(room: ModelRoom, before: bytes | None) -> bool:

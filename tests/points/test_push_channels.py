@@ -117,10 +117,14 @@ async def test_mqtt(plant: Plant, broker: servers.Server) -> None:
         broker.kill()
         await plant.shows("1", 10.5, "bad")
         broker.start()
-        await plant.online("1001")
         async with device(broker.port) as client:
-            await client.publish("dev/power", "22", qos=1)
-            await plant.shows("1", 11)
+
+            async def is_back() -> bool:
+                await client.publish("dev/power", "22", qos=1)  # heard once the channel has connected again
+                found = (await plant.values("1001"))["1"]
+                return (found.value, found.quality) == (11, "good")
+
+            await plant.until(is_back, "good values")
 
 
 async def test_commands_wait_for_a_broker_that_comes_back_or_expire(plant: Plant, broker: servers.Server) -> None:

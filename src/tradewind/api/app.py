@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from tradewind.api.channel_book import ChannelBook
+from tradewind.api.channels import ChannelRoutes
+from tradewind.api.commands import CommandRoutes
 from tradewind.api.docs import docs_routes
 from tradewind.api.door import Door
 from tradewind.api.errors import install_handlers
@@ -20,9 +23,14 @@ from tradewind.api.flows import FlowRoutes
 from tradewind.api.health import health_endpoint
 from tradewind.api.limits import LimitRoutes
 from tradewind.api.metrics import HttpFigures, metrics_endpoint
+from tradewind.api.models import ModelRoutes
 from tradewind.api.node_types import node_types_endpoint
 from tradewind.api.openapi import describe
 from tradewind.api.page import page_routes
+from tradewind.api.point_feed import PointFeed
+from tradewind.api.point_metrics import PointFigures
+from tradewind.api.points import PointRoutes, PointServices
+from tradewind.api.points_ingest import Ingest
 from tradewind.api.queues import QueueRoutes
 from tradewind.api.routing import Endpoint
 from tradewind.api.schedules import ScheduleRoutes
@@ -31,6 +39,7 @@ from tradewind.api.tasks import TaskRoutes
 from tradewind.api.waiting import Endings
 from tradewind.api.workers import WorkerRoutes
 from tradewind.flows.control import FlowControl
+from tradewind.points.driver_registry import DriverRegistry
 from tradewind.settings import Settings
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import TaskListing
@@ -57,6 +66,8 @@ class ApiStation(Protocol):
     def schedules(self) -> ScheduleStore: ...
     @property
     def flows(self) -> FlowControl: ...
+    @property
+    def points(self) -> PointServices: ...
 
     async def health(self) -> dict[str, Any]:
         """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
@@ -65,15 +76,18 @@ class ApiStation(Protocol):
 
 def create_app(station: ApiStation) -> FastAPI:
     """Works before Redis does. `app.state.end_streams()` must be called before the server waits for its connections."""
-    settings, control, flows = station.settings, station.control, station.flows
+    settings, control, flows, room = station.settings, station.control, station.flows, station.points
     max_body = settings.api.max_body_bytes
-    endings, snapshots, registry = Endings(station.tasks), Snapshots(station), CollectorRegistry()
-    feed = FlowFeed(flows.store.plane)
+    book = ChannelBook(room.board, room.channels)
+    endings, snapshots, registry = Endings(station.tasks), Snapshots(station, book), CollectorRegistry()
+    feed, point_feed = FlowFeed(flows.store.plane), PointFeed(room)
+    ingest = Ingest(room.board, room.channels, max_body)
 
     def end_streams() -> None:
         endings.close()
         snapshots.close()
         feed.close()
+        point_feed.close()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -91,6 +105,7 @@ def create_app(station: ApiStation) -> FastAPI:
     app.state.end_streams = end_streams
     app.state.snapshots = snapshots
     app.state.flow_feed = feed
+    app.state.point_feed = point_feed
     endpoints: list[Endpoint] = [
         *TaskRoutes(settings, station.tasks, control, station.listing, endings).endpoints(),
         *QueueRoutes(control).endpoints(),
@@ -100,10 +115,14 @@ def create_app(station: ApiStation) -> FastAPI:
         *FlowRoutes(flows, max_body).endpoints(),
         *CycleRoutes(flows, feed, max_body).endpoints(),
         *FlowRecordRoutes(flows, feed).endpoints(),
+        *PointRoutes(room, point_feed, ingest).endpoints(),
+        *ChannelRoutes(room, book, DriverRegistry(), max_body).endpoints(),
+        *ModelRoutes(room, max_body).endpoints(),
+        *CommandRoutes(room, max_body).endpoints(),
         node_types_endpoint(flows),
         events_endpoint(snapshots),
         health_endpoint(station.health, station.version),
-        metrics_endpoint(registry, control, flows),
+        metrics_endpoint(registry, control, flows, PointFigures(room, book, ingest)),
     ]
     app.router.routes.extend(endpoint.route() for endpoint in endpoints)
     describe(app, endpoints)

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.flows import STATUSES
+from tradewind.api.point_metrics import PointFigures
 from tradewind.api.routing import Endpoint
 from tradewind.errors import TradewindError
 from tradewind.flows.control import FlowControl
@@ -52,9 +53,10 @@ class HttpFigures:
 class StationFigures(Collector):
     """What the last `refresh` found; nothing but `tradewind_redis_up 0` when it found no Redis."""
 
-    def __init__(self, control: TaskControl, flows: FlowControl) -> None:
+    def __init__(self, control: TaskControl, flows: FlowControl, points: PointFigures) -> None:
         self._control = control
         self._flows = flows
+        self._points = points
         self._found: list[Metric] = []
         self._is_up = False
 
@@ -62,7 +64,8 @@ class StationFigures(Collector):
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 self._found = [
-                    *await self._task_figures(), *await self._flow_figures(), *await self._redis_figures(),
+                    *await self._task_figures(), *await self._flow_figures(), *await self._points.collect(),
+                    *await self._redis_figures(),
                 ]  # fmt: skip
                 self._is_up = True
         except (TradewindError, TimeoutError):
@@ -147,10 +150,12 @@ class StationFigures(Collector):
         return [*(_gauge(*figure) for figure in figures), calls, seconds]
 
 
-def metrics_endpoint(registry: CollectorRegistry, control: TaskControl, flows: FlowControl) -> Endpoint:
+def metrics_endpoint(
+    registry: CollectorRegistry, control: TaskControl, flows: FlowControl, points: PointFigures
+) -> Endpoint:
     for kind in (ProcessCollector, PlatformCollector, GCCollector):
         kind(registry=registry)
-    station = StationFigures(control, flows)
+    station = StationFigures(control, flows, points)
     registry.register(station)
 
     async def run(request: Request) -> Response:

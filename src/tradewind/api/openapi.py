@@ -10,14 +10,16 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from tradewind.api.flow_schemas import FLOW_SCHEMAS
+from tradewind.api.point_schemas import POINT_SCHEMAS
 from tradewind.api.routing import Endpoint
 from tradewind.api.schema_parts import ref
 from tradewind.api.schemas import SCHEMAS
 
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ABOUT = (
-    "Tasks, queues, workers, schedules and flows of a Tradewind station. Times are ISO-8601 in UTC. Every error has "
-    "the same envelope, with a code for programs, a message, a hint, and all problems of an input at once."
+    "Tasks, queues, workers, schedules, flows, points, channels, models and commands of a Tradewind station. Times are "
+    "ISO-8601 in UTC, those of values milliseconds since the epoch. Every error has the same envelope, with a code for "
+    "programs, a message, a hint, and all problems of an input at once."
 )
 #: What any route may answer besides its own.
 _ALWAYS = {503: "A part that is needed does not answer"}
@@ -33,7 +35,8 @@ def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
             paths = found.setdefault("paths", {})
             for endpoint in endpoints:
                 paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
-            found.setdefault("components", {}).setdefault("schemas", {}).update({**SCHEMAS, **FLOW_SCHEMAS})
+            schemas = {**SCHEMAS, **FLOW_SCHEMAS, **POINT_SCHEMAS}
+            found.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
             app.openapi_schema = found
         return app.openapi_schema
 

@@ -34,10 +34,10 @@ _COMMANDED = (Kind.CONTROL.value, Kind.ADJUSTMENT.value)
 
 
 class Sample(msgspec.Struct, forbid_unknown_fields=True):
-    """channel → kind → point → value; `ts` in ms, 0: now."""
+    """channel → kind → point → value; `ts` in ms, 0 or none: now."""
 
     channels: dict[str, dict[str, dict[str, float]]]
-    ts: int = 0
+    ts: int | msgspec.UnsetType = msgspec.UNSET
 
 
 _decoder = msgspec.json.Decoder(Sample | list[Sample])
@@ -60,17 +60,17 @@ class Ingest:
             raise _refusal(data) from error
         samples = found if isinstance(found, list) else [found]
         batches: list[Batch] = []
-        names = len(samples) if b'"ts"' not in data else data.count(b'"ts"') + len(samples)
-        count = 0
+        names = count = 0
         is_commanded = False
         for sample in samples:
-            names += len(sample.channels)
+            ts = sample.ts if sample.ts is not msgspec.UNSET else 0
+            names += len(sample.channels) + (1 if sample.ts is msgspec.UNSET else 2)
             for channel, kinds in sample.channels.items():
                 names += len(kinds)
                 for kind, values in kinds.items():
                     count += len(values)
                     is_commanded = is_commanded or kind in _COMMANDED
-                    batches.append(Batch(f"comsrv:{channel}:{kind}", values, sample.ts, origin=ORIGIN))
+                    batches.append(Batch(f"comsrv:{channel}:{kind}", values, ts, origin=ORIGIN))
         # Every text here is a name, so a colon too many is one that stands twice: the decoder keeps the last of two.
         if data.count(b":") != names + count:
             raise _refusal(data)

@@ -232,6 +232,11 @@ SCHEMAS: dict[str, Schema] = {
             "tasks": list_of(ref("Task"), "the newest; long values are null"),
             "flows": list_of(ref("FlowGlance"), "the first in the order of their ids, each with its last cycle"),
             "flow_total": COUNT,
+            "channels": list_of(ref("ChannelGlance"), "the first by number"),
+            "channel_total": COUNT,
+            "models": list_of(ref("ModelGlance"), "the first by name"),
+            "model_total": COUNT,
+            "commands": list_of(ref("Command"), "those that changed last"),
         }
     ),
 }

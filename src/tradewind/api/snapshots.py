@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tradewind import codec
+from tradewind.api.channel_book import ChannelBook
+from tradewind.api.commands import command_view
 from tradewind.api.health import ask_health
+from tradewind.api.models import model_glance
 from tradewind.api.workers import worker_view
 from tradewind.clock import iso, now_ms
 from tradewind.errors import Overloaded, TradewindError
@@ -30,9 +33,13 @@ PATIENCE_S = 2.0
 MAX_WATCHERS = 500
 NEWEST = 20
 MAX_FLOWS = 200
+MAX_CHANNELS = 100
+MAX_MODELS = 100
 #: A value of a task view with more JSON than this is shown as null: the picture is for the eye.
 MAX_VALUE_BYTES = 2000
 _LONG_VALUES = ("args", "kwargs", "result", "progress", "error")
+#: Parts that show some of many: the total stands beside them.
+_COUNTED = {"flows": "flow_total", "channels": "channel_total", "models": "model_total"}
 _GROUPS = (
     frozenset({Status.PROCESSING}),
     frozenset({Status.ASSIGNED}),
@@ -45,15 +52,17 @@ _GROUPS = (
 class Snapshots:
     """`number` counts snapshots; a watcher asks for one newer than it has seen, so a slow one skips what it missed."""
 
-    def __init__(self, station: ApiStation) -> None:
+    def __init__(self, station: ApiStation, book: ChannelBook) -> None:
         self._station = station
+        self._book = book
         self._watchers = 0
         self._poller: asyncio.Task[None] | None = None
         self._number = 0
         self._text = b""
         self._news = asyncio.Event()
         self._is_closed = False
-        self._last: dict[str, Any] = {"queues": [], "counts": {}, "workers": [], "tasks": [], "flows": ([], 0)}
+        self._last: dict[str, Any] = {"queues": [], "counts": {}, "workers": [], "tasks": [], "commands": []}
+        self._last |= dict.fromkeys(_COUNTED, ([], 0))
 
     @property
     def is_polling(self) -> bool:
@@ -115,10 +124,15 @@ class Snapshots:
             self._keep("workers", self._workers()),
             self._keep("tasks", self._newest()),
             self._keep("flows", overview(station.flows.store, MAX_FLOWS)),
+            self._keep("channels", self._channels()),
+            self._keep("models", self._models()),
+            self._keep("commands", self._commands()),
         )
         at, name = iso(now_ms()), {"name": station.name, "version": station.version}
-        flows, total = self._last["flows"]
-        return {"at": at, "station": name, "health": health, **self._last, "flows": flows, "flow_total": total}
+        parts = dict(self._last)
+        for part, total in _COUNTED.items():
+            parts[part], parts[total] = parts[part]
+        return {"at": at, "station": name, "health": health, **parts}
 
     async def _keep(self, part: str, answer: Awaitable[Any]) -> None:
         """Without an answer the last one stands; `health` says that something is wrong."""
@@ -134,6 +148,18 @@ class Snapshots:
 
     async def _workers(self) -> list[dict[str, Any]]:
         return [worker_view(worker) for worker in await self._station.control.workers()]
+
+    async def _channels(self) -> tuple[list[dict[str, Any]], int]:
+        ids = await self._book.ids()
+        return await self._book.views(ids[:MAX_CHANNELS]), len(ids)
+
+    async def _models(self) -> tuple[list[dict[str, Any]], int]:
+        definitions = await self._station.points.models.load()
+        names = sorted(definitions.models)
+        return [model_glance(name, definitions) for name in names[:MAX_MODELS]], len(names)
+
+    async def _commands(self) -> list[dict[str, Any]]:
+        return [command_view(command) for command in await self._station.points.commands.list(limit=NEWEST)]
 
     async def _newest(self) -> list[dict[str, Any]]:
         found: dict[str, Task] = {}

@@ -46,14 +46,14 @@ class FlowScheduler:
         news: asyncio.Task[Any] | None = None
         try:
             while True:
+                if news is None or news.done():  # before the round: news that comes during it calls for another one
+                    if news is not None and news.exception() is not None:
+                        await asyncio.sleep(0.2)  # Redis is away; the reads below say so
+                    wait = client.blpop([self.plane.keys.flows_wake()], timeout=LOOK_S)
+                    news = asyncio.create_task(wait, name="flow news")
                 await self.settle()
                 await self.expire()
                 next_ms = await self.fire_due()
-                if news is None or news.done():
-                    if news is not None and news.exception() is not None:
-                        await asyncio.sleep(0.2)  # Redis is away; the reads above say so
-                    wait = client.blpop([self.plane.keys.flows_wake()], timeout=LOOK_S)
-                    news = asyncio.create_task(wait, name="flow news")
                 if self._news is not None:
                     self._news.set()
                 now = self.plane.clock.now_ms()

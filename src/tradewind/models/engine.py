@@ -59,13 +59,18 @@ class ModelStats(msgspec.Struct):
 
 
 class ModelEngine:
-    def __init__(self, plane: PointPlane, board: Board, store: ModelStore, *, engine_id: str = "") -> None:
+    """`entries`: how many entries of the feed make a round at most."""
+
+    def __init__(
+        self, plane: PointPlane, board: Board, store: ModelStore, *, engine_id: str = "", entries: int = ENTRIES
+    ) -> None:
         self.plane = plane
         self.id = engine_id or f"modsrv-{short_random()}"
         self.stats = ModelStats()
         self.is_leading = False
         self._board = board
         self._store = store
+        self._entries = entries
         self._ticked = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -91,7 +96,7 @@ class ModelEngine:
 
     async def _term(self, lead: ModelLead, epoch: int, stop: asyncio.Event) -> None:
         """Compute with the definitions as they are now, until they change or the lead is lost."""
-        reader = FeedReader(self.plane, CONSUMER, count=ENTRIES)
+        reader = FeedReader(self.plane, CONSUMER, count=self._entries)
         try:
             with translated(self.plane.link):
                 has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
@@ -121,7 +126,8 @@ class ModelEngine:
         stored = restore(network, {field.decode(): data for field, data in raw.items()})
         found = await read_samples(self.plane, [*network.addresses, *network.output_addresses])
         for address, sample in ({**found, **stored} if is_followed else found).items():
-            network.preset(address, sample)
+            if sample is not None:
+                network.preset(address, sample)
         network.preset_outputs(found)
         network.touch_all(await _now_ms(self.plane))
         return network

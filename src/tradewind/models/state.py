@@ -46,16 +46,18 @@ def dump(network: Network, models: Sequence[int]) -> dict[str, bytes]:
     return fields
 
 
-def restore(network: Network, stored: Mapping[str, bytes]) -> dict[str, Sample]:
-    """Give calculations their memory back, as far as they are what they were; where the inputs stood, by address."""
-    found: dict[str, Sample] = {}
+def restore(network: Network, stored: Mapping[str, bytes]) -> dict[str, Sample | None]:
+    """Give calculations their memory back, as far as they are what they were; where the inputs stood, by address (None:
+    they had no value yet)."""
+    found: dict[str, Sample | None] = {}
     for at, name in enumerate(network.names):
         program = network.programs[at]
         if program.memories and name in stored:
             _remind(program, stored[name])
         if at in network.exact and name + INPUTS in stored:
             for address, sample in _inputs(program, stored[name + INPUTS]).items():
-                if address not in found or found[address].ts_ms < sample.ts_ms:
+                known = found.get(address)
+                if known is None or (sample is not None and known.ts_ms < sample.ts_ms):
                     found[address] = sample
     return found
 
@@ -71,15 +73,14 @@ def _remind(program: Program, data: bytes) -> None:
         log.warning("model_memory_unreadable", model=program.spec.name, error=str(error))
 
 
-def _inputs(program: Program, data: bytes) -> dict[str, Sample]:
+def _inputs(program: Program, data: bytes) -> dict[str, Sample | None]:
     try:
         sign, values, times, qualities = _unpack(data)
         if sign != _addresses_sign(program.spec.inputs):
             return {}
         return {
-            item.address: Sample(value, ts_ms, quality)
+            item.address: None if value is None else Sample(value, ts_ms, quality)
             for item, value, ts_ms, quality in zip(program.spec.inputs, values, times, qualities, strict=True)
-            if value is not None
         }
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         log.warning("model_inputs_unreadable", model=program.spec.name, error=str(error))

@@ -14,7 +14,7 @@ from tradewind.points.spec import Quality
 from tradewind.points.values import is_timestamp
 
 #: Points that one script call writes; larger batches are cut, each piece is atomic by itself.
-MAX_POINTS = 20_000
+MAX_POINTS = 10_000
 MAX_ORIGIN = 200
 _GOOD = Quality.GOOD
 _ZERO_OR_ONE = frozenset((0, 1))

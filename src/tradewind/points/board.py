@@ -27,7 +27,7 @@ from tradewind.points.board_watch import watch
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import format_value
 from tradewind.redis.connection import translated
-from tradewind.redis.scripts import Arg, Call
+from tradewind.redis.scripts import Arg
 
 #: How long a hash counts as noted in `points:pushed` and `points:feeds`.
 NOTED_S = 30.0
@@ -48,7 +48,7 @@ class Board(BoardReader):
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Write them all, or raise Invalid naming everything that is wrong and write nothing.
 
-        Atomic up to 20,000 points (in a cluster: of one channel), beyond that in pieces. Safe to repeat.
+        Atomic up to 10,000 points (in a cluster: of one channel), beyond that in pieces. Safe to repeat.
         """
         lines = self._formats.lines(batches)
         if not lines:
@@ -63,7 +63,7 @@ class Board(BoardReader):
 
     def pack(self, batches: Sequence[Batch]) -> tuple[list[str], list[Arg]]:
         """KEYS and ARGV of `board_write` in lua/board.lua, for scripts that write to the board together with their own
-        effect. In a cluster for models only. Raises Invalid as `write` does; at most 20,000 points."""
+        effect. In a cluster for models only. Raises Invalid as `write` does; at most 10,000 points."""
         return self._packed(self._formats.lines(batches), "")
 
     async def compare_and_set(self, address: Address | str, expected: float | None, value: float) -> bool:
@@ -121,9 +121,10 @@ class Board(BoardReader):
         return removed
 
     async def _send(self, channel: str, lines: Sequence[Line]) -> Written:
-        calls: list[Call] = [("board_write", *self._packed(part, channel)) for part in _calls(lines)]
-        replies = await self.plane.at(channel).scripts.run_all(calls)
-        return _sum(Written(*reply) for reply in replies)
+        """One call after the other: each may have to be repeated, and knows only its own last write."""
+        scripts = self.plane.at(channel).scripts
+        parts = [self._packed(part, channel) for part in _calls(lines)]
+        return _sum([Written(*await scripts.run("board_write", *part)) for part in parts])
 
     def _packed(self, lines: Sequence[Line], channel: str) -> tuple[list[str], list[Arg]]:
         plane = self.plane

@@ -4,7 +4,7 @@ thousands of points."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tradewind.points.address import CONTROL, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
 
 Describe = Callable[[Address], PointSpec | None]
-Column = Iterable[bytes | None]
+Column = Sequence[bytes | None]
 
 #: Kinds that somebody measures: when nothing confirms them for long, they are stale.
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
@@ -49,26 +49,38 @@ def points_of(
     fields: Sequence[str],
     values: Sequence[bytes | None],
     times: Column,
-    words: Column,
+    words: Column | None,
     moment: Moment,
     describe: Describe | None = None,
 ) -> list[PointValue]:
-    """The points of one hash; all columns in the order of `fields`."""
+    """The points of one hash; all columns in the order of `fields`. `words` None: all are good."""
     service, entity, kind = key.split(":")
     if kind == CONTROL:
         parts = [_control_parts(value) for value in values]
         values, times = [value for value, _ in parts], [ts for _, ts in parts]
     usual = moment.stale_ms if service == "comsrv" and kind in _MEASURED else None
     now, answered, prefix = moment.now, moment.answered, f"{key}:"
+
+    def judge(ts: bytes | None) -> tuple[int | None, int | None, bool]:
+        at = int(ts) if ts and ts.isdigit() else None
+        return at, None if at is None else now - at, usual is not None and now - max(at or 0, answered) > usual
+
+    numbers = _numbers(values)
+    if words is None and describe is None and None not in numbers and len(set(times)) == 1:
+        at, age_ms, is_stale = judge(times[0])
+        if not is_stale:
+            return [
+                PointValue(prefix + field, number, at, _GOOD, age_ms)
+                for field, number in zip(fields, numbers, strict=True)
+            ]
     found: list[PointValue] = []
     add = found.append
     seen: dict[bytes | None, tuple[int | None, int | None, bool]] = {}  # a poll gives all its points one time
-    for field, number, ts, word in zip(fields, _numbers(values), times, words, strict=True):
+    words = words or [None] * len(fields)
+    for field, number, ts, word in zip(fields, numbers, times, words, strict=True):
         known = seen.get(ts)
         if known is None:
-            at = int(ts) if ts and ts.isdigit() else None
-            is_stale = usual is not None and now - max(at or 0, answered) > usual
-            known = seen[ts] = (at, None if at is None else now - at, is_stale)
+            known = seen[ts] = judge(ts)
         at, age_ms, is_stale = known
         unit = ""
         if describe is not None:

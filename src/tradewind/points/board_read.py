@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from itertools import repeat
 from typing import Any
 
 from tradewind.points.address import Address, channel_of
@@ -36,7 +35,7 @@ class BoardReader:
                 fields = [wanted[at].field for at in by_key[key]]
                 commands += [("HMGET", name, *fields) for name in self._names(key)[:3]]
                 commands += self._status(key)
-            replies = iter(await self.plane.at(channel).ask(commands))
+            replies = iter(await self.plane.at(channel).ask_raw(commands))
             now = self._now(next(replies))
             for key in keys:
                 values, times, words = next(replies), next(replies), next(replies)
@@ -86,11 +85,11 @@ class BoardReader:
         for key in keys:
             commands += [("HGETALL", name) for name in self._names(key)[:3]]
             commands += self._status(key)
-        replies = iter(await self.plane.at(channel).ask(commands))
+        replies = iter(await self.plane.at(channel).ask_raw(commands))
         now = self._now(next(replies))
         found: list[PointValue] = []
         for key in keys:
-            values, times, words = next(replies), next(replies), next(replies)
+            values, times, words = _hash(next(replies)), _hash(next(replies)), _hash(next(replies))
             moment = self._moment(key, now, replies)
             if not values:
                 continue
@@ -99,8 +98,8 @@ class BoardReader:
                 names.sort(key=len)  # as numbers
             fields = b":".join(names).decode().split(":")
             stored = list(map(values.get, names))
-            marks = map(words.get, names) if words else repeat(None, len(names))
-            found += points_of(key, fields, stored, map(times.get, names), marks, moment, self._describe)
+            marks = list(map(words.get, names)) if words else None
+            found += points_of(key, fields, stored, list(map(times.get, names)), marks, moment, self._describe)
         return found
 
     def _names(self, key: str) -> tuple[str, str, str, str]:
@@ -126,9 +125,9 @@ class BoardReader:
         channel = channel_of(key)
         return [("HGET", self.plane.keys.channel_status(channel), "last_ms")] if channel else []
 
-    def _now(self, reply: tuple[int, int]) -> int:
+    def _now(self, reply: Sequence[bytes]) -> int:
         fixed = self.plane.clock.now_arg()
-        return int(fixed) if fixed else reply[0] * 1000 + reply[1] // 1000
+        return int(fixed) if fixed else int(reply[0]) * 1000 + int(reply[1]) // 1000
 
     def _moment(self, key: str, now: int, replies: Iterator[Any]) -> Moment:
         """Takes the status that was asked for a key of a channel."""
@@ -140,6 +139,10 @@ def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
     if any(isinstance(address, str) for address in addresses):
         return Address.parse_all(map(str, addresses))
     return [address for address in addresses if isinstance(address, Address)]
+
+
+def _hash(reply: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def _as_number(text: str) -> tuple[int, str]:

@@ -6,7 +6,7 @@ In a cluster each channel has a slot of its own; `at` finds the way to it. Elsew
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from tradewind.clock import Clock
 from tradewind.errors import Unavailable
 from tradewind.redis.connection import RETRYABLE, Link, translated
 from tradewind.redis.keys import Keys
+from tradewind.redis.packing import pack
 from tradewind.redis.scripts import Scripts
 from tradewind.settings import Settings
 
@@ -34,20 +35,48 @@ class Place:
 
     async def ask(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Read with several commands at one instant; tried twice. Raises Unavailable."""
-        for attempt in (1, 2):
+
+        async def once() -> list[Any]:
             pipe = self.redis.pipeline(transaction=True)
             for command in commands:
                 pipe.execute_command(*command)
-            with translated(self.link):
-                try:
-                    replies: list[Any] = await pipe.execute()
-                    return replies
-                except RETRYABLE:
-                    if attempt == 2:
-                        raise
-            with contextlib.suppress(Unavailable, *RETRYABLE):
-                await self.link.refresh()
-        raise AssertionError("not reached")
+            replies: list[Any] = await pipe.execute()
+            return replies
+
+        return await self._twice(once)
+
+    async def ask_raw(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """As `ask`, with replies as the server sends them (a hash is a flat list), at half the cost."""
+
+        async def once() -> list[Any]:
+            pool = self.redis.connection_pool  # a WaitingPool
+            connection = await pool.borrow()
+            try:
+                packed = [pack(tuple(command)) for command in (("MULTI",), *commands, ("EXEC",))]
+                await connection.send_packed_command([b"".join(packed)])
+                replies: list[Any] = []
+                for _ in packed:
+                    replies = await connection.read_response()
+            except BaseException:  # also a cancellation: unread replies must not meet the next caller
+                await connection.disconnect(nowait=True)
+                await pool.release(connection)
+                raise
+            await pool.give_back(connection)
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+            return replies
+
+        return await self._twice(once)
+
+    async def _twice(self, once: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
+        with translated(self.link):
+            try:
+                return await once()
+            except RETRYABLE:
+                with contextlib.suppress(Unavailable, *RETRYABLE):
+                    await self.link.refresh()
+                return await once()
 
 
 class PointPlane:

@@ -155,7 +155,12 @@ class VirtualDriver(Driver):
 
     async def read(self, point: PointSpec) -> Reading | None:
         source = self._sources.get((point.kind, point.id))
-        return None if source is None else Reading(point.kind, point.id, float(self._values[source.names[0]]))
+        if source is None:
+            return None
+        if point.kind in _READ:  # it may follow what was just written
+            self.values_at(time.monotonic() - self._start_s)
+            return source.reading
+        return Reading(point.kind, point.id, float(self._values[source.names[0]]))
 
 
 def _names(channel: ChannelSpec) -> dict[tuple[Kind, str], list[str]]:

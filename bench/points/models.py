@@ -1,0 +1,188 @@
+"""What models cost: 1,000 of 20 inputs each, computed in memory, and by the engine from the feed to the board.
+
+    .venv/bin/python bench/points/models.py [--quick] [--valkey]
+
+Takes about half a minute and writes nothing. A sweep changes all 20,000 inputs, and every model is computed anew for each
+sweep. `inputs/s` is by the clock; `cpu` is what this process spent on an input, which a busy machine hardly changes.
+`Redis` is the server's share of it. The goal is 500,000 inputs a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import redis
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests import servers
+
+from tradewind.models.check import read_models
+from tradewind.models.engine import CONSUMER, ModelEngine
+from tradewind.models.network import Network
+from tradewind.models.store import ModelStore
+from tradewind.points.board import Batch, Board
+from tradewind.points.feed import FeedEntry, FeedReader
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import open_link
+from tradewind.settings import RedisSettings, Settings
+
+MODELS, INPUTS, POINTS = 1000, 20, 1000
+CHANNELS = MODELS * INPUTS // POINTS
+GOAL = 500_000
+KINDS: dict[str, list[dict[str, Any]]] = {
+    "sum": [{"id": "out", "function": "sum"}],
+    "sum, scale, clamp": [
+        {"id": "all", "function": "sum"},
+        {"id": "scaled", "function": "scale", "inputs": ["all"], "params": {"factor": 0.001}},
+        {"id": "out", "function": "clamp", "inputs": ["scaled"], "params": {"min": -1e6, "max": 1e6}},
+    ],
+    "expression": [{"id": "out", "expression": " + ".join(f"i{i}" for i in range(INPUTS)) + " * 0.5"}],
+    "energy of a sum": [
+        {"id": "all", "function": "sum"},
+        {"id": "out", "function": "energy", "inputs": ["all"], "params": {"factor": 0.001}},
+    ],
+}
+
+
+def documents(kind: str) -> list[dict[str, Any]]:
+    made = []
+    names = [f"i{i}" for i in range(INPUTS)]
+    for at in range(MODELS):
+        inputs = []
+        for i, name in enumerate(names):
+            channel, point = divmod(at * INPUTS + i, POINTS)
+            inputs.append({"name": name, "source": f"comsrv:{channel + 1}:m:{10_001 + point}"})
+        steps = [
+            step if "inputs" in step or "expression" in step else {**step, "inputs": names} for step in KINDS[kind]
+        ]
+        outputs = [{"field": "out", "source": "out"}]
+        made.append({"name": f"model_{at}", "inputs": inputs, "calculations": steps, "outputs": outputs})
+    return made
+
+
+def sweeps(count: int, start_ms: int) -> Iterator[list[tuple[str, int, dict[str, float]]]]:
+    """Channel, time and values of each batch of each sweep."""
+    chance = random.Random(1)
+    for sweep in range(count):
+        yield [
+            (str(channel), start_ms + sweep * 1000, {str(10_001 + i): chance.uniform(0, 1000) for i in range(POINTS)})
+            for channel in range(1, CHANNELS + 1)
+        ]
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.wall, self.cpu = time.perf_counter(), time.process_time()
+
+    def line(self, what: str, sweep_count: int, server_s: float = 0.0) -> str:
+        inputs = sweep_count * MODELS * INPUTS
+        wall, cpu = time.perf_counter() - self.wall, time.process_time() - self.cpu
+        rate = inputs / wall
+        judged = f"{rate / GOAL:5.1f} × goal"
+        server = f"{server_s / inputs * 1e6:9.2f} µs" if server_s else " " * 12
+        return f"  {what:34} {rate:12,.0f} inputs/s {judged} {cpu / inputs * 1e6:9.2f} µs cpu {server}"
+
+
+def in_memory(kind: str, count: int) -> None:
+    specs, problems = read_models({d["name"]: d for d in documents(kind)}, {})
+    assert not problems, problems[:3]
+    network = Network(specs)
+    rounds = [
+        [
+            FeedEntry("1-1", f"comsrv:{channel}:m", ts, ",".join(f"{k}:{v:.6f}" for k, v in values.items()))
+            for channel, ts, values in sweep
+        ]
+        for sweep in sweeps(count, 1_700_000_000_000)
+    ]
+    watch = Watch()
+    for entries in rounds:
+        for entry in entries:
+            network.apply(entry)
+        network.settle()
+        network.take()
+    print(watch.line(f"{kind}: decode and compute", count))
+    watch = Watch()
+    for _ in range(count):
+        for program in network.programs:
+            program.run(network.values, network.qualities, network.times)
+    print(watch.line(f"{kind}: compute", count))
+
+
+async def from_feed(kind: str, count: int, url: str) -> None:
+    """The feed is filled first, one sweep is one round; then the engine runs until it has written the last outputs."""
+    link = await open_link(RedisSettings(url=url))
+    settings = Settings(key_prefix=f"bench{secrets.token_hex(3)}:")
+    plane = PointPlane(link, settings)
+    board, store = Board(plane), ModelStore(link, plane.keys)
+    await store.apply(documents(kind))
+    start = int(time.time() * 1000) - (count + 60) * 1000
+    # Inputs have values before the engine starts for the first time, so that it starts from there.
+    first, *rest = list(sweeps(count + 1, start))
+    await board.write([Batch.of_channel(channel, "m", values, ts) for channel, ts, values in first])
+    stop = asyncio.Event()
+    engine = ModelEngine(plane, board, store)
+    running = asyncio.create_task(engine.run(stop))
+    while not engine.stats.outputs:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1.5)  # its own outputs are behind its cursor then
+    stop.set()
+    await running
+    reader = FeedReader(plane, CONSUMER)
+    await reader.open()
+    await reader.close()
+    for sweep in rest:
+        await board.write([Batch.of_channel(channel, "m", values, ts) for channel, ts, values in sweep])
+    # What the board shows is ahead of the feed for models without memory: take the inputs back to the first sweep, as
+    # they were when the engine died, or it would have nothing to do.
+    pipe = plane.redis.pipeline(transaction=False)
+    for channel, ts, values in first:
+        pipe.hset(plane.keys.points_ts(channel, "m"), mapping=dict.fromkeys(values, ts))
+    await pipe.execute()
+    stop, engine = asyncio.Event(), ModelEngine(plane, board, store, entries=CHANNELS)
+    last = start + count * 1000
+    client = redis.Redis.from_url(url)
+    name = plane.keys.model_ts(f"model_{MODELS - 1}", "measurement")
+    running = asyncio.create_task(engine.run(stop))
+    while not engine.is_leading:
+        await asyncio.sleep(0.001)
+    before, watch = _server_s(client), Watch()
+    while int(await plane.redis.hget(name, "out") or 0) < last:
+        await asyncio.sleep(0.01)
+    print(watch.line(f"{kind}: feed to board", count, _server_s(client) - before))
+    stop.set()
+    await running
+    client.close()
+    await link.close()
+
+
+def _server_s(client: redis.Redis) -> float:
+    info: Any = client.info("cpu")
+    return float(info["used_cpu_user"] + info["used_cpu_sys"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="fewer sweeps")
+    parser.add_argument("--valkey", action="store_true", help="Valkey instead of Redis")
+    chosen = parser.parse_args()
+    count = 10 if chosen.quick else 50
+    print(f"{MODELS} models of {INPUTS} inputs, {count} sweeps")
+    for kind in KINDS:
+        in_memory(kind, count)
+    with servers.valkey_server() if chosen.valkey else servers.redis_server() as server:
+        for kind in KINDS:
+            uvloop.run(from_feed(kind, count, server.url))
+
+
+if __name__ == "__main__":
+    main()
