@@ -91,8 +91,11 @@ class TriggerWatch:
                 changed[name] = codec.encode(state)
                 if fires:
                     payload = {
-                        "address": str(trigger.address), "value": values[field], "previous": before.last, "ts": entry.ts_ms,
-                    }  # fmt: skip
+                        "address": str(trigger.address),
+                        "value": values[field],
+                        "previous": before.last,
+                        "ts": entry.ts_ms,
+                    }
                     await self._fire(flow_id, f"{entry.id}-{name.rpartition(' ')[2]}", payload)
         await self._store(batch, changed)
 

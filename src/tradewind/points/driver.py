@@ -37,7 +37,7 @@ class Driver(ABC):
 
     @classmethod
     def check(cls, channel: ChannelSpec) -> list[Problem]:
-        """What is wrong with the channel's parameters and mappings; paths like `parameters.port`, `points[3].mapping.x`."""
+        """What is wrong with the channel; paths like `parameters.port`, `points[3].mapping.register`."""
         return []
 
     @abstractmethod
@@ -45,8 +45,10 @@ class Driver(ABC):
         """Raises DeviceTrouble."""
 
     async def poll(self) -> Sequence[Reading]:
-        """Read every m and s point once; points that the device refuses come with quality bad. Raises DeviceTrouble when
-        the connection is of no use any more."""
+        """Read every m and s point once; points that the device refuses come with quality bad.
+
+        Raises DeviceTrouble when the connection is of no use any more.
+        """
         raise NotImplementedError
 
     async def listen(self, deliver: Deliver) -> None:
@@ -64,5 +66,5 @@ class Driver(ABC):
         """Read one point now, for a read-back; None: the protocol cannot."""
         return None
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 — a driver without a connection has nothing to let go
         """Let go; never raises."""
