@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/points/models.py [--quick] [--valkey]
 
-Takes about half a minute and writes nothing. A sweep changes all 20,000 inputs, and every model is computed anew for each
+Takes about half a minute and writes nothing. A sweep changes all 20,000 inputs; every model is computed anew for each
 sweep. `inputs/s` is by the clock; `cpu` is what this process spent on an input, which a busy machine hardly changes.
 `Redis` is the server's share of it. The goal is 500,000 inputs a second.
 """
@@ -132,7 +132,7 @@ async def from_feed(kind: str, count: int, url: str) -> None:
     stop = asyncio.Event()
     engine = ModelEngine(plane, board, store)
     running = asyncio.create_task(engine.run(stop))
-    while not engine.stats.outputs:
+    while not engine.stats.outputs:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await asyncio.sleep(1.5)  # its own outputs are behind its cursor then
     stop.set()
@@ -153,10 +153,10 @@ async def from_feed(kind: str, count: int, url: str) -> None:
     client = redis.Redis.from_url(url)
     name = plane.keys.model_ts(f"model_{MODELS - 1}", "measurement")
     running = asyncio.create_task(engine.run(stop))
-    while not engine.is_leading:
+    while not engine.is_leading:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     before, watch = _server_s(client), Watch()
-    while int(await plane.redis.hget(name, "out") or 0) < last:
+    while int(await plane.redis.hget(name, "out") or 0) < last:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     print(watch.line(f"{kind}: feed to board", count, _server_s(client) - before))
     stop.set()

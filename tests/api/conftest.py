@@ -23,9 +23,10 @@ from tradewind.flows.node_registry import node_types
 from tradewind.flows.plane import FlowPlane
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import open_link, translated
-from tradewind.settings import ApiSettings, RedisSettings, Settings
+from tradewind.settings import ApiSettings, PointSettings, RedisSettings, Settings
 from tradewind.sql import open_sql
 from tradewind.station import Station
+from tradewind.station_points import PointRoom
 from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.function import Parameter, Signature
@@ -60,6 +61,7 @@ class SmallStation:
         self.schedules = ScheduleStore(plane)
         flows = FlowStore(FlowPlane(plane))
         self.flows = FlowControl(flows, KnownTypes(flows.plane, node_types), None)
+        self.points = PointRoom(plane.link, plane.all_settings)
         self.reported = ""
         self.health_calls = 0
 
@@ -99,9 +101,15 @@ class SmallStation:
 
 
 @asynccontextmanager
-async def small_station(url: str, prefix: str, folder: Path, **api: Any) -> AsyncIterator[SmallStation]:
+async def small_station(
+    url: str, prefix: str, folder: Path, points: PointSettings | None = None, **api: Any
+) -> AsyncIterator[SmallStation]:
     settings = Settings(
-        data_dir=folder, key_prefix=prefix, redis=RedisSettings(url=url, dial_timeout_s=1), api=ApiSettings(**api)
+        data_dir=folder,
+        key_prefix=prefix,
+        redis=RedisSettings(url=url, dial_timeout_s=1),
+        api=ApiSettings(**api),
+        points=points or PointSettings(),
     )
     link = await open_link(settings.redis)
     sql = await open_sql("", folder)
@@ -128,6 +136,21 @@ async def station(redis_7: servers.Server, key_prefix: str, tmp_path: Path) -> A
 async def client(station: SmallStation) -> AsyncIterator[AsyncClient]:
     async with ask(create_app(station)) as client:
         yield client
+
+
+@pytest.fixture
+def api(client: AsyncClient) -> Flows:
+    return Flows(client)
+
+
+@pytest.fixture
+async def comsrv(station: SmallStation) -> AsyncIterator[None]:
+    """Polls the channels of the station and carries out its commands."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(station.points.acquisition().run(stop))
+    yield
+    stop.set()
+    await asyncio.wait_for(running, 20)
 
 
 @pytest.fixture

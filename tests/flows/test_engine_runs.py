@@ -175,7 +175,7 @@ async def test_a_flow_without_a_webhook_refuses_one(station: Engine) -> None:
 
 async def test_an_event_of_another_room_starts_a_cycle(station: Engine) -> None:
     flow_id = await station.register(
-        {"ask": "e_ask"}, interval=3600, triggers=[{"type": "point", "point": "1001:m:1", "to": "ask.word"}]
+        {"ask": "e_ask"}, interval=3600, triggers=[{"type": "point", "address": "comsrv:1001:m:1", "to": "ask.word"}]
     )
     ended = await station.end(flow_id, await station.flows.fire(flow_id, "point", 21.5))
     assert (ended.got("ask"), ended.view["trigger"]) == (21.5, "point")

@@ -11,6 +11,7 @@ import pytest
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
+from tradewind.flows.scheduler import FlowScheduler
 
 
 async def _late(station: Engine, flow_id: str, slots: float, interval_ms: int) -> None:
@@ -187,3 +188,26 @@ async def test_a_failed_cycle_does_not_stop_the_schedule(station: Engine) -> Non
     assert view["status"] == "running"
     assert view["failures_in_a_row"] >= 2
     await station.flows.stop(flow_id)
+
+
+async def test_news_that_comes_during_a_round_calls_for_another_one(
+    station: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow_id = await station.register({"s": "e_send"}, interval=3600)
+    fire_due, has_started = FlowScheduler.fire_due, asyncio.Event()
+
+    async def is_heard() -> bool:
+        return not await station.redis.exists(station.keys.flows_wake())
+
+    async def fire_and_start(scheduler: FlowScheduler) -> int | None:
+        next_ms = await fire_due(scheduler)
+        if not has_started.is_set():
+            has_started.set()
+            await station.flows.start(flow_id)
+            await until(is_heard, "the news being heard", 2)
+        return next_ms
+
+    monkeypatch.setattr(FlowScheduler, "fire_due", fire_and_start)
+    await station.redis.lpush(station.keys.flows_wake(), "1")
+    await asyncio.wait_for(has_started.wait(), 10)
+    await station.cycle_begins(flow_id, 0, timeout_s=3)

@@ -129,8 +129,7 @@ def test_what_cannot_be_computed_is_bad_and_keeps_its_value_and_the_reason_is_to
 def test_infinity_is_no_value() -> None:
     document = {**total(), "calculations": [{"id": "all", "function": "multiply", "inputs": ["p0", "p0", "p0"]}]}
     net = network(document)
-    net.sample(net.index["comsrv:1001:m"]["1"], 1e300, NOW)
-    net.sample(net.index["comsrv:1001:m"]["2"], 1.0, NOW)
+    net.show({"comsrv:1001:m:1": Sample(1e300, NOW), "comsrv:1001:m:2": Sample(1.0, NOW)})
     assert settled(net) == {} and "not finite" in net.errors()["total"]
 
 

@@ -180,6 +180,24 @@ async def test_a_cancelled_poll_stays_cancelled() -> None:
         await driver.close()
 
 
+async def test_no_cancellation_is_lost_when_the_answer_comes_at_the_same_moment(server: Server) -> None:
+    async def work() -> None:
+        driver = ModbusTcp(channel(server, *(point(M, n) for n in range(10))))
+        try:
+            await driver.connect()
+            while True:
+                await driver.poll()
+        finally:
+            await driver.close()
+
+    for number in range(100):
+        task = asyncio.create_task(work())
+        await asyncio.sleep(number * 0.00006)
+        task.cancel()
+        await asyncio.wait({task}, timeout=5)
+        assert task.cancelled()
+
+
 async def test_one_dead_unit_behind_a_gateway_spoils_only_its_own_points() -> None:
     with modbus_server(units=[1, 2, 3], gone=[2]) as server:
         points = [point(M, 10, id=str(unit), slave_id=unit) for unit in (1, 2, 3)]

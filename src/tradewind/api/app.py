@@ -29,7 +29,8 @@ from tradewind.api.openapi import describe
 from tradewind.api.page import page_routes
 from tradewind.api.point_feed import PointFeed
 from tradewind.api.point_metrics import PointFigures
-from tradewind.api.points import PointRoutes, PointServices
+from tradewind.api.point_room import PointServices
+from tradewind.api.points import PointRoutes
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.queues import QueueRoutes
 from tradewind.api.routing import Endpoint

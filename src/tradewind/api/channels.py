@@ -10,7 +10,8 @@ from starlette.responses import Response
 from tradewind.api.body import check_query, query_limit
 from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, channel_view
 from tradewind.api.flow_request import YAML_TYPES, read_definition
-from tradewind.api.points import BAD, KINDS, PointServices, path_channel, point_view, query_kinds, refuse_query
+from tradewind.api.point_request import BAD, KINDS, path_channel, query_kinds, refuse_query
+from tradewind.api.point_room import PointServices, point_view
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random

@@ -11,7 +11,8 @@ from starlette.responses import Response
 
 from tradewind.api.body import check_object, check_query, query_limit, query_number, read_json_or_none, read_object
 from tradewind.api.flow_request import path_id, query_id
-from tradewind.api.points import BAD, PointServices
+from tradewind.api.point_request import BAD
+from tradewind.api.point_room import PointServices
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.clock import iso
 from tradewind.errors import Invalid, Problem, TimedOut

@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from tradewind.api.body import check_query, query_limit
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, read_definition
-from tradewind.api.points import BAD, PointServices, point_view
+from tradewind.api.point_request import BAD
+from tradewind.api.point_room import PointServices, point_view, read_model
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.models.definitions import Definitions
@@ -102,16 +103,12 @@ class ModelRoutes:
         config = await self._models.get(name)
         definitions = await self._models.load()
         spec = definitions.specs.get(name)
-        units = {output.field: output.unit for output in spec.outputs} if spec is not None else {}
-        values = [point_view(point) for point in await self._room.board.read_model(name)]
-        for value in values:
-            value["unit"] = value["unit"] or units.get(value["address"].rpartition(":")[2], "")
         return json_response(
             {
                 **model_glance(name, definitions),
                 "config": config,
                 "spec": msgspec.to_builtins(spec) if spec is not None else None,
-                "values": values,
+                "values": [point_view(point) for point in await read_model(self._room, name)],
                 "control_values": {f: _control(v) for f, v in (await self._models.controls(name)).items()},
             },
             status,

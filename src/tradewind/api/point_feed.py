@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from tradewind.api.point_request import Wanted
+from tradewind.api.point_room import PointServices, read_model, read_points
 from tradewind.errors import Overloaded, TradewindError
 from tradewind.ids import short_random
-from tradewind.points.address import Address
 from tradewind.points.board import PointValue
-
-if TYPE_CHECKING:
-    from tradewind.api.points import PointServices
 
 logger = structlog.get_logger("tradewind.api")
 
@@ -28,13 +25,6 @@ EVERY_S = 0.2
 PAUSE_FACTOR = 4
 PATIENCE_S = 5.0
 MAX_WATCHERS = 500
-
-
-class Wanted(NamedTuple):
-    addresses: tuple[Address, ...]
-    channels: tuple[str, ...]
-    kinds: tuple[str, ...]
-    models: tuple[str, ...]
 
 
 class PointWatcher:
@@ -138,11 +128,9 @@ class PointFeed:
         hashes = dict.fromkeys((name, each.wanted.kinds) for each in watchers for name in each.wanted.channels)
         models = dict.fromkeys(model for each in watchers for model in each.wanted.models)
         room, board = self._room, self._room.board
-        await room.look()
-        found = await board.read(addresses) if addresses else []
-        points = dict(zip(addresses, found, strict=True))
+        points = dict(zip(addresses, await read_points(room, addresses), strict=True))
         of_channel = {key: await board.read_channel(*key) for key in hashes}
-        of_model = {model: await board.read_model(model) for model in models}
+        of_model = {model: await read_model(room, model) for model in models}
         for watcher in watchers:
             wanted = watcher.wanted
             shown = [points[address] for address in wanted.addresses]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tradewind.api.channel_book import STATES, ChannelBook
-from tradewind.api.points import PointServices
+from tradewind.api.point_room import PointServices
 from tradewind.api.points_ingest import Ingest
 
 #: Beyond so many channels only their sums are told: each is a time series of its own.

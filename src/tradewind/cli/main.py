@@ -14,10 +14,12 @@ import typer
 
 from tradewind import __version__
 from tradewind.cli import (
+    apply,
     config,
     demo,
     doctor,
     flow,
+    init,
     limit,
     node_type,
     queue,
@@ -43,8 +45,10 @@ app.add_typer(task_type.app, name="type")
 app.add_typer(flow.app, name="flow")
 app.add_typer(node_type.app, name="node-type")
 app.add_typer(config.app, name="config")
+app.command("init")(init.init)
 app.command("up")(station.up)
 app.command("run")(station.run)
+app.command("apply")(apply.apply)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

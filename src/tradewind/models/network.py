@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from tradewind.models.graph import ordered
+from tradewind.models.intake import KeyState, is_plain
 from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
 from tradewind.models.spec import ModelSpec, Output
 from tradewind.points.address import CONTROL, MEASUREMENT
@@ -96,12 +97,13 @@ class Network:
         self.computed = 0
         #: Models whose memory or inputs have changed since `dirty` was emptied.
         self.dirty: set[int] = set()
-        #: By key (`comsrv:1001:m`), then by field, the slots; without what models here compute themselves.
-        self.index: dict[str, dict[str, tuple[int, ...]]] = {}
+        # By key (`comsrv:1001:m`), then by field, the slots; without what models here compute themselves.
+        index: dict[str, dict[str, tuple[int, ...]]] = {}
         for address, found in self._slots.items():
             key, _, field = address.rpartition(":")
             if _model_of(address) not in active:
-                self.index.setdefault(key, {})[field] = found
+                index.setdefault(key, {})[field] = found
+        self._keys = {key: KeyState(fields) for key, fields in index.items()}
 
     def _find_exact(self, needs: Mapping[str, Sequence[str]]) -> frozenset[int]:
         exact: set[str] = set()
@@ -131,6 +133,14 @@ class Network:
         """Where a point stands when the network starts; touches nothing."""
         for slot in self._slots.get(address, ()):
             self.values[slot], self.times[slot], self.qualities[slot] = sample.value, sample.ts_ms, sample.quality
+        self._note(address, sample.ts_ms)
+
+    def _note(self, address: str, ts_ms: int) -> None:
+        """The fast way of `apply` must know of what came another way."""
+        state = self._keys.get(address.rpartition(":")[0])
+        if state is not None:
+            state.newest = max(ts_ms, state.newest)
+            state.marks += 1
 
     def preset_outputs(self, found: Mapping[str, Sample]) -> None:
         """What stands on the board already."""
@@ -146,28 +156,40 @@ class Network:
 
     def apply(self, entry: FeedEntry) -> None:
         """Take in a batch of the feed. Late ones change nothing: the board did not show them either."""
-        fields = self.index.get(entry.key)
-        if fields is None or entry.is_late:
+        state = self._keys.get(entry.key)
+        if state is None or entry.is_late:
             return
-        quality = entry.quality()
-        ts_ms = entry.ts_ms
-        if entry.each_ts:
-            times = entry.times()
-            for field, value in entry.values().items():
-                if field in fields:
-                    self.sample(fields[field], value, times[field], _WORDS.get(quality.pop(field, ""), GOOD))
-        elif entry.data:
-            flat = iter(entry.data.replace(":", ",").split(","))
-            for field, text in zip(flat, flat, strict=True):
-                slots = fields.get(field)
-                if slots is not None:
-                    word = _WORDS[quality.pop(field, "good")] if quality else GOOD
-                    self.sample(slots, float(text), ts_ms, word)
+        if is_plain(entry) and entry.ts_ms >= state.newest and not self._stale:
+            self._apply_plain(state, entry)
+            return
+        quality, times = entry.quality(), entry.times()
+        state.marks += 1
+        state.newest = max(entry.ts_ms, state.newest)
+        for field, value in entry.values().items():
+            word = _WORDS[quality.pop(field, "good")]
+            self.sample(state.index.get(field, ()), value, times[field], word)
         for field, text in quality.items():  # what is left came without a value
-            for slot in fields.get(field, ()):
+            for slot in state.index.get(field, ()):
                 self.qualities[slot] = _WORDS[text]
                 self._stale.discard(slot)
-                self._touch(slot, ts_ms)
+                self._touch(slot, entry.ts_ms)
+
+    def _apply_plain(self, state: KeyState, entry: FeedEntry) -> None:
+        values, times, ts_ms = self.values, self.times, entry.ts_ms
+        flat = entry.data.replace(":", ",").split(",")
+        plan = state.plan_for(flat, self._exact_readers, self._other_readers)
+        state.newest = ts_ms
+        for slot, value in zip(plan.slots, plan.values(flat), strict=True):
+            values[slot] = value
+            times[slot] = ts_ms
+        if state.cleaned != state.marks:
+            state.cleaned = state.marks
+            for slot in plan.slots:
+                self.qualities[slot] = GOOD
+        for readers, touched in ((plan.exact, self._touched_exact), (plan.others, self._touched)):
+            for at in readers:
+                if touched.get(at, -1) < ts_ms:
+                    touched[at] = ts_ms
 
     def sample(self, slots: Iterable[int], value: float, ts_ms: int, quality: int = GOOD) -> None:
         """A point has a new value. Older ones than there are already are ignored."""
@@ -184,8 +206,7 @@ class Network:
             for at in self._other_readers[slot]:
                 if self._touched.get(at, -1) < ts_ms:
                     self._touched[at] = ts_ms
-            if self._stale:
-                self._stale.discard(slot)
+            self._stale.discard(slot)
 
     def show(self, found: Mapping[str, Sample]) -> None:
         """What the board shows, by address: takes in what is new in it."""
@@ -194,6 +215,7 @@ class Network:
                 old = (self.values[slot], self.times[slot], self.qualities[slot])
                 if old != (sample.value, sample.ts_ms, sample.quality):
                     self.sample((slot,), sample.value, sample.ts_ms, sample.quality)
+                    self._note(address, sample.ts_ms)
 
     def overdue(self, now_ms: int) -> set[str]:
         """Channels with points past their age: only when they last answered tells whether those are stale."""

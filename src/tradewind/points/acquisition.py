@@ -172,8 +172,10 @@ class Acquisition:
                 await runner.finish_command(STOP_S)
         finally:
             change.cancel()
-            running.cancel()
-            await _ended(running, lambda error: log.error("channel failed", channel=spec.id, exc_info=error))
+            patience_s = spec.timeout_ms / 1000 + 2
+            await _ended(
+                running, patience_s, lambda error: log.error("channel failed", channel=spec.id, exc_info=error)
+            )
             post.runner = None
             status.turn(False, self._plane.clock.now_ms(), "stopped")
 
@@ -225,12 +227,14 @@ class Acquisition:
                     post.runner.wake()
 
 
-async def _ended(task: asyncio.Task[None], on_error: Callable[[BaseException], None]) -> None:
-    """Wait for a task that was cancelled, also when we are ourselves: two pollers are worse than a late stop."""
+async def _ended(task: asyncio.Task[None], patience_s: float, on_error: Callable[[BaseException], None]) -> None:
+    """Cancel a task and wait for its end, also when we are cancelled ourselves: two pollers are worse than a late stop.
+    A cancellation that was swallowed on the way is repeated."""
     is_cancelled = False
     while not task.done():
+        task.cancel()
         try:
-            await asyncio.wait({task})
+            await asyncio.wait({task}, timeout=patience_s)
         except asyncio.CancelledError:
             is_cancelled = True
     if not task.cancelled() and (error := task.exception()) is not None:

@@ -258,9 +258,13 @@ class ChannelRunner:
 
     @contextlib.asynccontextmanager
     async def _limit(self, what: str) -> AsyncIterator[None]:
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
         try:
             async with asyncio.timeout(self._timeout_s + GRACE_S):
                 yield
+                if task is not None and task.cancelling() > before:
+                    raise asyncio.CancelledError  # wait_for in a driver's library swallowed it (Python before 3.12)
         except TimeoutError as error:
             message = f"channel {self.channel.id}: the device {what} within {self.channel.timeout_ms} ms"
             raise DeviceTrouble(message, hint="check the device, or raise timeout_ms") from error

@@ -51,11 +51,14 @@ class DriverRegistry:
         return loaded
 
     def check(self, channel: ChannelSpec) -> list[Problem]:
-        """What is wrong with a channel's protocol, parameters and mappings."""
+        """What is wrong with a channel's protocol, parameters and mappings, interlocks and read-backs."""
+        from tradewind.points.command_check import check_safety  # it asks this file what pushes
+
+        unsafe = check_safety(channel.points, channel.id)
         if channel.protocol == PUSH:
-            return []
+            return unsafe
         try:
-            return self.get(channel.protocol).check(channel)
+            return [*self.get(channel.protocol).check(channel), *unsafe]
         except TradewindError as error:
             return [Problem(error.code, "protocol", error.hint if isinstance(error, Invalid) else error.message)]
 

@@ -241,7 +241,7 @@ class Keys:
         return f"{self.p}node_tasks_list"
 
     def worker_tasks(self, worker_id: str) -> str:
-        """set; ids of the node tasks that the worker ran. Swept with the cycles. Node scripts. Seed 000."""
+        """set; ids of the node tasks that the worker ran. Swept with the cycles, 7 days after the last one at most. Node scripts. Seed 000."""
         return f"{self.p}worker_tasks:{worker_id}"
 
     def node_state(self, task_id: str) -> str:

@@ -224,16 +224,21 @@ class ModbusTcp(Driver):
         return reply
 
     async def _guarded(self, call: Awaitable[Any]) -> Any:
-        """pymodbus may let a CancelledError of its own out when a connection breaks; that must not look like ours."""
+        """Keeps our cancellations and those of pymodbus apart: it may let one of its own out when a connection breaks,
+        and its wait_for (before Python 3.12) swallows ours when the answer comes at the same moment."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
         try:
-            return await call
+            reply = await call
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if task is None or task.cancelling() > before:
                 raise
             raise self._trouble("closed the connection") from None
         except OSError as error:
             raise self._trouble(str(error)) from error
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
+        return reply
 
     def _connection_changed(self, is_connected: bool) -> None:
         """pymodbus would let a request wait for its whole time after the connection is gone."""
