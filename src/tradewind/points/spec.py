@@ -26,7 +26,8 @@ class Quality(StrEnum):
 class PointSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """Engineering value = raw × scale + offset; `reverse` flips s and c. `deadband`: smaller changes are not written.
 
-    `min`, `max`, `step`: bounds of what may be written to c and a, of what is plausible for m. `max_age_s`: an older value is stale. `mapping`: the row of the protocol's mapping table."""
+    `min`, `max`, `step`: bounds of what may be written to c and a, of what is plausible for m. `max_age_s`: an
+    older value is stale. `mapping`: the row of the protocol's mapping table."""
 
     kind: Kind
     id: str
