@@ -31,6 +31,7 @@ from tradewind.flows.store import FlowStore
 from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.ids import short_random
 from tradewind.nodes import python_node  # its package registers the built-in nodes
+from tradewind.nodes.points import use_points
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts, translated
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
@@ -106,6 +107,7 @@ class Station:
         self._flow_jobs_here: list[tuple[str, Callable[[], Awaitable[None]]]] = []
         discover()
         python_node.allow(settings.flows.code_nodes)
+        use_points(self.points)
 
     async def run(self, stop: asyncio.Event, api: Callable[[asyncio.Event], Awaitable[None]] | None = None) -> None:
         """Serve the roles until `stop` is set, then end them in stages: API, workers, scheduler.

@@ -62,8 +62,8 @@ class ChannelRoutes:
     async def create(self, request: Request) -> Response:
         check_query(request, frozenset())
         channel = await self._read(request, None)
-        await self._room.channels.put([channel], expected=NEW)
-        return await self._shown(channel, 201)
+        changed = await self._room.channels.put([channel], expected=NEW)
+        return await self._shown(channel, 201 if changed else 200)
 
     async def replace(self, request: Request) -> Response:
         check_query(request, frozenset({"version"}))
@@ -180,8 +180,8 @@ class ChannelRoutes:
             ),
             Endpoint(
                 "POST", every, self.create, "Declare a channel",
-                {201: ("It is new; a process begins to poll it within about a second", "Channel"), 409: STATE,
-                 422: BAD}, TAG, about, body="ChannelDefinition", body_types=BODY_TYPES,
+                {201: ("It is new; a process begins to poll it within about a second", "Channel"),
+                 200: ("It stands so already", "Channel"), 409: STATE, 422: BAD}, TAG, about, body="ChannelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint(
                 "POST", f"{every}/validate", self.validate, "Check a channel; nothing is stored",

@@ -71,19 +71,34 @@ class Http:
 
     def snapshots(self) -> Iterator[dict[str, Any]]:
         """The station's live feed, about one a second. Raises Unavailable when it breaks off."""
+        return self.events("/events")
+
+    def events(
+        self, path: str, params: dict[str, Any] | None = None, *, until: float | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """What a stream of events brings, until that monotonic time. Raises Unavailable when it breaks off."""
+        import time
+
         import httpx2
 
         from tradewind import codec
 
-        where = f"{self.url}{API}/events"
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        wait_s = READ_S if until is None else max(0.1, min(READ_S, until - time.monotonic()))
+        timeout = httpx2.Timeout(wait_s, connect=CONNECT_S)
         try:
-            with self._client.stream("GET", where, timeout=httpx2.Timeout(READ_S, connect=CONNECT_S)) as response:
+            with self._client.stream("GET", self.url + API + path, params=given or None, timeout=timeout) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _refusal(response)
                 for line in response.iter_lines():
                     if line.startswith("data:"):
                         yield codec.decode(line[5:])
+                    if until is not None and time.monotonic() >= until:
+                        return
+        except httpx2.ReadTimeout as error:
+            if until is None or time.monotonic() < until:
+                raise self._unreachable(error) from error
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 

@@ -15,13 +15,17 @@ import typer
 from tradewind import __version__
 from tradewind.cli import (
     apply,
+    channel,
+    command,
     config,
     demo,
     doctor,
     flow,
     init,
     limit,
+    model,
     node_type,
+    point,
     queue,
     schedule,
     station,
@@ -44,6 +48,10 @@ app.add_typer(schedule.app, name="schedule")
 app.add_typer(task_type.app, name="type")
 app.add_typer(flow.app, name="flow")
 app.add_typer(node_type.app, name="node-type")
+app.add_typer(channel.app, name="channel")
+app.add_typer(point.app, name="point")
+app.add_typer(model.app, name="model")
+app.add_typer(command.app, name="command")
 app.add_typer(config.app, name="config")
 app.command("init")(init.init)
 app.command("up")(station.up)

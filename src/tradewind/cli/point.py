@@ -1,0 +1,151 @@
+"""`tradewind point`: values as they are now, as they change, and values that are sent to the station."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.group import Group, Session
+from tradewind.cli.output import cell, plain, status_cell, table, write_json
+from tradewind.errors import Invalid, Problem
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+app = Group("Points: values as they are, as they change, and values sent to the station.")
+
+Addresses = Annotated[
+    list[str] | None, typer.Argument(metavar="ADDRESS…", help="Such as comsrv:1001:m:10001.", show_default=False)
+]
+Channels = Annotated[list[str] | None, typer.Option("--channel", metavar="ID", help="A whole channel; repeatable.")]
+Models = Annotated[list[str] | None, typer.Option("--model", metavar="NAME", help="A whole model; repeatable.")]
+
+
+@app.command()
+def get(ctx: typer.Context, addresses: Addresses = None, channel: Channels = None, model: Models = None) -> None:
+    """The newest values, with their quality and age."""
+    cli: Session = ctx.obj
+    found = cli.station.get("/points", _query(addresses, channel, model))
+    cli.out.show(found, lambda: point_table(found["items"]))
+
+
+@app.command()
+def watch(
+    ctx: typer.Context,
+    addresses: Addresses = None,
+    channel: Channels = None,
+    model: Models = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", metavar="N", min=0.1, help="End after so long.")] = None,
+    count: Annotated[int | None, typer.Option("--count", metavar="N", min=1, help="End after so many lines.")] = None,
+) -> None:
+    """The values, then a line for each that changes, until Ctrl-C; with --json a JSON document a line."""
+    cli: Session = ctx.obj
+    end = time.monotonic() + seconds if seconds is not None else None
+    left = count
+    for event in cli.station.events("/points/live", _query(addresses, channel, model), until=end):
+        for point in event["items"]:
+            if cli.is_json:
+                write_json(point)
+            else:
+                cli.out.console.print(_line(point), highlight=False, soft_wrap=True)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+
+
+@app.command()
+def write(
+    ctx: typer.Context,
+    values: Annotated[list[str], typer.Argument(metavar="ADDRESS=VALUE…", help="comsrv:1001:m:10001=25.1")],
+    ts: Annotated[
+        str | None, typer.Option("--ts", metavar="T", help="Of when: milliseconds since 1970, or ISO. Now if absent.")
+    ] = None,
+) -> None:
+    """Send values as a device would that pushes them. To change something at a device use `command send`."""
+    cli: Session = ctx.obj
+    body: dict[str, Any] = {"channels": read_values(values)}
+    if ts is not None:
+        body["ts"] = read_ts(ts)
+    found = cli.station.post("/points", body)
+    cli.out.show(found, lambda: cell(f"{found['accepted']} accepted"))
+
+
+def read_values(words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
+    """channel → kind → point → value. Raises Invalid naming every word that is wrong."""
+    from tradewind.points.address import Address
+
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    problems = []
+    for word in words:
+        text, equals, value = word.partition("=")
+        try:
+            address = Address.parse(text)
+            number = float(value)
+        except Invalid as error:
+            problems.append(Problem(error.code, text, error.hint))
+            continue
+        except ValueError:
+            code, hint = ("not_a_number", f"{value!r} is no number") if equals else ("no_value", "write ADDRESS=VALUE")
+            problems.append(Problem(code, text, hint))
+            continue
+        if not address.is_point:
+            problems.append(Problem("not_a_point", text, "models compute their values; write to comsrv:…"))
+            continue
+        found.setdefault(address.entity, {}).setdefault(address.kind, {})[address.field] = number
+    if problems:
+        raise Invalid("not every value can be sent", code="bad_points", hint="nothing was sent", problems=problems)
+    return found
+
+
+def read_ts(text: str) -> int:
+    """Milliseconds. An ISO time without a zone is local. Raises Invalid."""
+    if text.isdigit():
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        hint = "give milliseconds since 1970, or such as 2026-11-16T08:00:00Z"
+        raise Invalid(f"{text!r} is no time", code="bad_timestamp", hint=hint) from None
+
+
+def number_text(value: float | None) -> str:
+    """As short as it can be said."""
+    return "-" if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def point_table(points: list[dict[str, Any]]) -> RenderableType:
+    from tradewind.cli.times import span
+
+    is_named = any("name" in point for point in points)
+    headings = ["address", *(["name"] if is_named else []), "value", "unit", "quality", "age"]
+    rows = []
+    for point in points:
+        age = span(point["age_ms"] / 1000) if point["age_ms"] is not None else None
+        named = [point.get("name")] if is_named else []
+        rows.append(
+            [point["address"], *named, number_text(point["value"]), point["unit"], status_cell(point["quality"]), age]
+        )
+    return table(headings, rows, empty="no points", right=("value", "age"))
+
+
+def _line(point: dict[str, Any]) -> Text:
+    from rich.text import Text
+
+    at = datetime.fromtimestamp(point["ts"] / 1000).astimezone() if point["ts"] else None
+    when = f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}" if at else "-"
+    told = f"{number_text(point['value'])} {plain(point['unit'])}".rstrip()
+    return Text.assemble(f"{when}  {plain(point['address'])}  {told}  ", status_cell(point["quality"]))
+
+
+def _query(addresses: list[str] | None, channel: list[str] | None, model: list[str] | None) -> dict[str, Any]:
+    query = {"address": addresses or None, "channel": channel or None, "model": model or None}
+    if not any(query.values()):
+        raise Invalid(
+            "no point is named", code="nothing_asked", hint="name addresses, or --channel ID, or --model NAME"
+        )
+    return query

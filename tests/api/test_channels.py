@@ -1,0 +1,156 @@
+"""Channels over HTTP: definitions, states, points; with a process that polls them where that matters."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.api.conftest import Eventually, SmallStation
+from tests.api.flow_station import Flows
+
+PV: dict[str, Any] = {
+    "id": 1001,
+    "name": "PV",
+    "protocol": "virtual",
+    "poll_interval_ms": 50,
+    "points": [
+        {"kind": "m", "id": 10001, "name": "power", "unit": "kW", "mapping": {"expression": "20 + 5"}},
+        {"kind": "s", "id": 20001, "name": "closed", "mapping": {"expression": "1"}},
+        {"kind": "a", "id": 40001, "name": "limit", "min": 0, "max": 100},
+    ],
+}
+YAML = """
+# by hand
+id: 1001
+protocol: virtual
+points:
+  m:
+    - {id: 10001, name: power, mapping: {expression: "1"}}
+"""
+
+
+async def test_a_channel_is_declared_shown_replaced_listed_and_removed(api: Flows) -> None:
+    made = await api.post("/channels", PV, 201)
+    assert (made["id"], made["name"], made["state"]) == ("1001", "PV", "unattended")
+    assert made["counts"] == {"m": 1, "s": 1, "c": 0, "a": 1}
+    assert made["config"]["points"][0]["unit"] == "kW"
+    assert await api.post("/channels", PV, 200) == made, "a repetition does no harm"
+    assert await api.error("POST", "/channels", 409, json={**PV, "name": "x"}) == "version_conflict"
+    again = await api.ask("PUT", "/channels/1001", 200, json={**made["config"], "name": "roof"})
+    assert again["name"] == "roof" and again["version"] != made["version"]
+    shown = await api.get("/channels/1001")
+    assert shown["version"] == again["version"] and shown["config"] == again["config"]
+    nameless = {key: value for key, value in PV.items() if key != "id"}
+    assert (await api.ask("PUT", "/channels/1002", 201, json=nameless))["id"] == "1002"
+    assert await api.error("PUT", "/channels/1002", 422, json=PV) == "id_mismatch"
+    stale = {"params": {"version": made["version"]}}
+    assert await api.error("PUT", "/channels/1001", 409, json=PV, **stale) == "version_conflict"
+    assert await api.error("DELETE", "/channels/1001", 409, **stale) == "version_conflict"
+    page = await api.get("/channels", limit=1)
+    assert [item["id"] for item in page["items"]] == ["1001"] and page["next_cursor"] == "1001"
+    assert "config" not in page["items"][0]
+    rest = await api.get("/channels", cursor="1001")
+    assert [item["id"] for item in rest["items"]] == ["1002"] and rest["next_cursor"] is None
+    await api.ask("DELETE", "/channels/1001", 204)
+    for method, path in (
+        ("GET", "/channels/1001"),
+        ("DELETE", "/channels/1001"),
+        ("POST", "/channels/1001/reload"),
+        ("GET", "/channels/1001/points"),
+    ):
+        assert await api.error(method, path, 404) == "unknown_channel"
+
+
+async def test_yaml_is_a_body_too_and_everything_wrong_is_named(api: Flows) -> None:
+    yaml = {"Content-Type": "application/yaml"}
+    made = await api.ask("POST", "/channels", 201, content=YAML, headers=yaml)
+    assert made["config"]["points"] == [{"kind": "m", "id": "10001", "name": "power", "mapping": {"expression": "1"}}]
+    bad = {
+        "id": "x", "protocol": "virtual", "colour": 1,
+        "points": [{"kind": "q", "id": 1}, {"kind": "m", "id": 1, "scale": 0}, {"kind": "m"}],
+    }  # fmt: skip
+    error = (await api.ask("POST", "/channels", 422, json=bad))["error"]
+    paths = [problem["path"] for problem in error["problems"]]
+    assert paths == ["colour", "id", "points[0].kind", "points[1].scale", "points[2].id"]
+    assert await api.post("/channels/validate", bad) == {"valid": False, "problems": error["problems"]}
+    assert await api.post("/channels/validate", PV) == {"valid": True, "problems": []}
+    locked = {**PV, "id": 5, "points": [{"kind": "c", "id": 1, "interlock": "colour == 1"}]}
+    error = (await api.ask("POST", "/channels", 422, json=locked))["error"]
+    assert error["problems"][0]["code"] == "bad_interlock"
+    unknown = (await api.ask("POST", "/channels", 422, json={**PV, "protocol": "modbus_tpc"}))["error"]["problems"]
+    assert unknown[0]["path"] == "protocol" and "modbus_tcp" in unknown[0]["hint"]
+    assert await api.error("POST", "/channels", 422, json=[]) == "bad_channel"
+    assert await api.error("GET", "/channels/abc", 422) == "bad_id"
+    assert await api.error("GET", "/channels?state=sleepy", 422) == "unknown_state"
+    assert [item["id"] for item in (await api.get("/channels"))["items"]] == ["1001"]
+
+
+async def test_points_of_a_channel_are_declared_or_pushed(api: Flows) -> None:
+    await api.post("/channels", {**PV, "protocol": "http"}, 201)
+    await api.post("/points", {"channels": {"1001": {"m": {"10001": 5, "9": 6}}, "8": {"s": {"1": 1}}}})
+    items = (await api.get("/channels/1001/points"))["items"]
+    assert [(item["address"], item["value"], item["name"], item["pushed"]) for item in items] == [
+        ("comsrv:1001:m:9", 6, "", True),
+        ("comsrv:1001:m:10001", 5, "power", False),
+        ("comsrv:1001:s:20001", None, "closed", False),
+        ("comsrv:1001:a:40001", None, "limit", False),
+    ]
+    assert items[1]["unit"] == "kW" and items[2]["quality"] == "bad"
+    page = await api.get("/channels/1001/points", limit=3)
+    assert page["next_cursor"] == "s:20001"
+    rest = await api.get("/channels/1001/points", cursor=page["next_cursor"])
+    assert [item["address"] for item in rest["items"]] == ["comsrv:1001:a:40001"] and rest["next_cursor"] is None
+    assert len((await api.get("/channels/1001/points", kind="m"))["items"]) == 2
+    assert await api.error("GET", "/channels/1001/points?cursor=x", 422) == "bad_cursor"
+    pushed = await api.get("/channels/8")
+    assert (pushed["state"], pushed["config"], pushed["version"]) == ("pushed", None, None)
+    assert [item["id"] for item in (await api.get("/channels", state="pushed"))["items"]] == ["8"]
+    await api.ask("DELETE", "/channels/8", 204)
+    assert await api.error("GET", "/channels/8", 404) == "unknown_channel"
+
+
+@pytest.mark.usefixtures("comsrv")
+async def test_a_polled_channel_is_online_reloaded_and_leaves_nothing(
+    station: SmallStation, api: Flows, eventually: Eventually
+) -> None:
+    await api.post("/channels", PV, 201)
+
+    async def is_online() -> bool:
+        return bool((await api.get("/channels/1001"))["state"] == "online")
+
+    await eventually(is_online)
+    (point,) = (await api.get("/points", address="comsrv:1001:m:10001"))["items"]
+    assert (point["value"], point["quality"]) == (25, "good")
+
+    async def since() -> int | None:
+        found: int | None = (await api.get("/channels/1001"))["status"]["since_ms"]
+        return found
+
+    await asyncio.sleep(1.2)  # its process has looked for requests once
+    before = await since()
+    assert await api.post("/channels/1001/reload", status=202) == {"id": "1001", "status": "reloading"}
+
+    async def is_anew() -> bool:
+        return await since() != before and await is_online()
+
+    await eventually(is_anew)
+    metrics = (await api.client.get("/metrics")).text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(metrics)
+        for sample in family.samples
+    }
+    assert found["tradewind_channel_online", "1001"] == 1 and found["tradewind_channels", "online"] == 1
+    assert found["tradewind_channel_polls_total", "1001"] > 0 and found["tradewind_commands_open",] == 0
+    await api.ask("PUT", "/channels/1001", 200, json={**PV, "enabled": False})
+    assert (await api.get("/channels/1001"))["state"] == "disabled"
+    await api.ask("PUT", "/channels/1001", 200, json=PV)
+    await eventually(is_online)
+    await api.ask("DELETE", "/channels/1001", 204)
+    await asyncio.sleep(0.3)
+    prefix = station.plane.keys.p.encode()
+    assert not [key for key in await station.stored_keys() if key.startswith(prefix + b"comsrv:")]
+    assert (await api.get("/channels"))["items"] == []
