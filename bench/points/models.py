@@ -15,7 +15,7 @@ import random
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ def in_memory(kind: str, count: int) -> None:
 
 
 async def from_feed(kind: str, count: int, url: str) -> None:
-    """The feed is filled first, one sweep is one round; then the engine runs until it has written the last outputs."""
+    """The feed is filled first, one sweep is one round; then the engine runs until it has written all outputs."""
     link = await open_link(RedisSettings(url=url))
     settings = Settings(key_prefix=f"bench{secrets.token_hex(3)}:")
     plane = PointPlane(link, settings)
@@ -132,8 +132,7 @@ async def from_feed(kind: str, count: int, url: str) -> None:
     stop = asyncio.Event()
     engine = ModelEngine(plane, board, store)
     running = asyncio.create_task(engine.run(stop))
-    while not engine.stats.outputs:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(running, lambda: engine.stats.outputs)
     await asyncio.sleep(1.5)  # its own outputs are behind its cursor then
     stop.set()
     await running
@@ -149,20 +148,23 @@ async def from_feed(kind: str, count: int, url: str) -> None:
         pipe.hset(plane.keys.points_ts(channel, "m"), mapping=dict.fromkeys(values, ts))
     await pipe.execute()
     stop, engine = asyncio.Event(), ModelEngine(plane, board, store, entries=CHANNELS)
-    last = start + count * 1000
     client = redis.Redis.from_url(url)
-    name = plane.keys.model_ts(f"model_{MODELS - 1}", "measurement")
     running = asyncio.create_task(engine.run(stop))
-    while not engine.is_leading:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    await until(running, lambda: engine.is_leading)
     before, watch = _server_s(client), Watch()
-    while int(await plane.redis.hget(name, "out") or 0) < last:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(running, lambda: engine.stats.outputs >= count * MODELS)
     print(watch.line(f"{kind}: feed to board", count, _server_s(client) - before))
     stop.set()
     await running
     client.close()
     await link.close()
+
+
+async def until(running: asyncio.Task[None], is_so: Callable[[], Any]) -> None:
+    while not is_so():
+        if running.done():
+            running.result()
+        await asyncio.sleep(0.002)
 
 
 def _server_s(client: redis.Redis) -> float:

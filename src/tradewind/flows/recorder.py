@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 BATCH = 500
 BATCH_BYTES = 4_000_000
 #: How long a batch is let grow, once it has begun.
-GATHER_S = 0.2
+GATHER_S = 0.3
 WAIT_S = 2.0
 #: Up to this share of the outbox's bound the record gives way to running work.
 GIVE_WAY = 0.1

@@ -1,4 +1,4 @@
-"""The way from entries of the feed into the lists of a network, fast for channels that send the same points again. Pure."""
+"""From entries of the feed into the lists of a network, fast for channels that send the same points again. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tradewind.points.feed import FeedEntry
 
 
 class Plan:
-    """For batches of a key with just these fields: `slots` get the values at `places`; `readers` are the models behind."""
+    """For batches of a key with just these fields: where their values go, and the models behind: `exact`, `others`."""
 
     __slots__ = ("exact", "fields", "is_whole", "others", "pick", "slots")
 

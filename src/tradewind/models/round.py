@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+import msgspec
+
 from tradewind.ids import short_random
 from tradewind.models.network import Change, Network
 from tradewind.models.program import BAD, UNCERTAIN
@@ -19,6 +21,7 @@ MODELS_A_CALL = 4_000
 #: Outputs that one call of the board takes.
 OUTPUTS_A_CALL = 20_000
 _WORDS = {UNCERTAIN: "uncertain", BAD: "bad"}
+_pack = msgspec.msgpack.Encoder().encode
 
 
 class Outcome(Enum):
@@ -80,16 +83,17 @@ class RoundStore:
         return Outcome(await self._scripts.run("model_commit", [*self._names, *keys], [*args, *board_args]))
 
     def _packed(self, changes: Sequence[Change]) -> tuple[list[str], list[Arg]]:
-        """As `Board.pack` would have it (see lua/board.lua), but values and names need no second check here, which makes
+        """As `Board.pack` would have it (see lua/board.lua), but values and names need no second check here, which is
         half of what a round costs."""
         keys, args = self._board.pack(())
         args[-1] = len(changes)
         for change in changes:
             key, channel, names = self._places.get(change.model) or self._place(change.model)
             keys += names
-            texts, marks, times = [], [], []
+            flat: list[str] = []
+            marks, times = [], []
             for field, sample in change.fields.items():
-                texts.append(f"{field}:{sample.value:.6f}")
+                flat += (field, f"{sample.value:.6f}")
                 times.append(sample.ts_ms)
                 if sample.quality:
                     marks.append(f"{field}:{_WORDS[sample.quality]}")
@@ -97,8 +101,9 @@ class RoundStore:
             each = "" if is_one else ",".join(map(str, times))
             self._count += 1
             nonce = f"{self._nonce}{self._count:x}"
-            args += (key, channel, times[0] if is_one else 0, each, ",".join(texts), ",".join(marks), "", "modsrv", 0)
-            args.append(nonce)
+            texts = ",".join(map(":".join, zip(flat[::2], flat[1::2], strict=True)))
+            args += (key, channel, times[0] if is_one else 0, each, texts, _pack(flat))
+            args += (",".join(marks), "", "modsrv", 0, nonce)
         return keys, args
 
     def _place(self, model: str) -> tuple[str, str, tuple[str, ...]]:

@@ -78,6 +78,7 @@ class StatusBook:
         self._written: dict[str, dict[str, Any]] = {}
         self._asked: dict[str, bytes | None] = {}
         self._ahead_ms = 0
+        self._writing = asyncio.Lock()
 
     def open(self, status: ChannelStatus) -> None:
         self._open[status.channel] = status
@@ -94,12 +95,14 @@ class StatusBook:
         self._asked.pop(channel, None)
         key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
         try:
-            with translated(place.link):
-                if is_removed:
-                    await place.redis.unlink(key)
-                    await self._plane.forget(channel)
-                elif status is not None and is_ours:
-                    await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
+            # Not beside a write that still knows the channel: it would bring a removed hash back.
+            async with self._writing:
+                with translated(place.link):
+                    if is_removed:
+                        await place.redis.unlink(key)
+                        await self._plane.forget(channel)
+                    elif status is not None and is_ours:
+                        await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
         except Unavailable as error:
             log.warning("channel status not written", channel=channel, error=error.message)
 
@@ -120,9 +123,14 @@ class StatusBook:
             await self._write_at(self._plane.home, list(self._open))
             return
         for channel in list(self._open):
-            await self._write_at(self._plane.at(channel), [channel])
+            if channel in self._open:
+                await self._write_at(self._plane.at(channel), [channel])
 
     async def _write_at(self, place: Place, channels: Iterable[str]) -> None:
+        async with self._writing:
+            await self._write_now(place, channels)
+
+    async def _write_now(self, place: Place, channels: Iterable[str]) -> None:
         pipe = place.redis.pipeline(transaction=False)
         pipe.time()
         asked = []

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tradewind.tasks.archive_table import TaskArchive
 
 log = structlog.get_logger(__name__)
+#: How long a batch is let grow, once it has begun: few large ones leave more to the tasks than many small ones.
+GATHER_S = 0.25
 #: Tasks per transaction, about; entries are taken whole.
 BATCH = 1000
 PURGE_S = 3600.0
@@ -49,7 +51,7 @@ class Archiver:
                     await self._purge()
                     with translated():
                         await client.xread({self.plane.keys.outbox(): "0-0"}, count=1, block=int(WAIT_S * 1000))
-                    await asyncio.sleep(0.05)  # let a batch form
+                    await asyncio.sleep(GATHER_S)
         finally:
             await client.aclose()
 

@@ -7,9 +7,10 @@ import { clock, wholeSeconds } from "./format.js";
 import { frame } from "./frame.js";
 import { History } from "./history.js";
 import { health, queues, tasks, throughput, workers } from "./panels.js";
+import { channels, commands, models, points } from "./points.js";
 import { language, toggleLanguage, word } from "./words.js";
 
-const PANELS = [health, throughput, flow, flows, queues, workers, tasks];
+const PANELS = [health, throughput, flow, flows, points, models, channels, commands, queues, workers, tasks];
 
 const EVENTS = "api/v1/events";
 const STALE_AFTER = 5000;

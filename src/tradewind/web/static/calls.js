@@ -14,9 +14,10 @@ async function call(method, path, body, patience = PATIENCE_MS) {
   const text = await answer.text();
   const value = text ? JSON.parse(text) : null;
   if (answer.ok) return value;
-  const { message, hint } = value?.error ?? {};
+  const { code, message, hint } = value?.error ?? {};
   const refusal = new Error([message ?? `${answer.status} ${answer.statusText}`, hint].filter(Boolean).join(". "));
   refusal.status = answer.status;
+  refusal.code = code;
   throw refusal;
 }
 
@@ -31,6 +32,8 @@ export const post = (path, body) => call("POST", path, body);
 export const remove = (path) => call("DELETE", path, undefined, LONG_MS);
 
 export const liveUrl = (flow) => `${ROOT}flows/${flow}/logs/live`;
+
+export const pointsUrl = (query) => `${ROOT}points/live?${query}`;
 
 export const cyclePath = (flow, cycle) => `flows/${flow}/cycles/${cycle}`;
 export const nodePath = (flow, cycle, node) => `${cyclePath(flow, cycle)}/nodes/${node}`;

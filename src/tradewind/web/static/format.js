@@ -21,6 +21,12 @@ export function span(ms) {
 
 export const wholeSeconds = (ms) => (ms < 60000 ? `${Math.floor(Math.max(0, ms) / 1000)} s` : span(ms));
 
+/** The value of a point: as many digits as it has, at most six after the point. */
+export function valueText(value) {
+  if (!Number.isFinite(value)) return "–";
+  return value.toLocaleString(language() === "zh" ? "zh-CN" : "en-US", { maximumFractionDigits: 6 });
+}
+
 /** Age seen from the station's own clock: the browser's may be wrong. */
 export function ago(iso, now) {
   return iso ? word("ago", wholeSeconds(now - Date.parse(iso))) : "";

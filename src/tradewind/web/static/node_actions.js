@@ -3,17 +3,8 @@
 import { get, nodePath, post } from "./calls.js";
 import { ask, attempt, tell } from "./dialog.js";
 import { button, reconcile, setText } from "./dom.js";
+import { storedName, storeName } from "./reader.js";
 import { word } from "./words.js";
-
-const NAME = "tradewind.name";
-
-function storedName() {
-  try { return localStorage.getItem(NAME) ?? ""; } catch { return ""; }
-}
-
-function storeName(name) {
-  try { localStorage.setItem(NAME, name); } catch { /* then it is asked for again */ }
-}
 
 async function decide(path, node, approved) {
   const fields = [{ name: "by", word: "yourName", value: storedName() }, { name: "note", word: "decisionNote" }];

@@ -1,6 +1,6 @@
 // What the page shows. A panel is {id, make(), update(body, snapshot, history)}: `make` gives the body once, `update`
 // brings it up to date each second. A room that only needs a table calls `table` and adds the result in app.js. Here are
-// the panels of the station and its tasks; flows have files of their own.
+// the panels of the station and its tasks; flows and points have files of their own.
 
 import { drawSparkline, element, part, reconcile, setData, setText, setTip, sparkline } from "./dom.js";
 import { ago, duration, errorText, number, progress, rate } from "./format.js";

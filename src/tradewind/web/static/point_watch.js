@@ -1,0 +1,118 @@
+// The channel or model that is looked at and the first models: one stream of values for all of them, since a browser
+// opens only a few connections to a station. Nothing is asked while the page is hidden.
+
+import { get, pointsUrl } from "./calls.js";
+
+export const MOST_POINTS = 200;
+const MOST_MODELS = 20;
+const REREAD_MS = 30000;
+const REOPEN_MS = 3000;
+
+export class PointWatch {
+  chosen = { channel: "", model: "" };
+  #values = new Map();
+  #known = [];
+  #readAt = -Infinity;
+  #isReading = false;
+  #live = null;
+  #asked = "";
+  #openedAt = -Infinity;
+  #changed = () => {};
+  #isChosen = false;
+
+  constructor() {
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.#close(); });
+  }
+
+  onChange(changed) {
+    this.#changed = changed;
+  }
+
+  choose(chosen) {
+    this.#isChosen = true;
+    this.#set({ channel: "", model: "", ...chosen });
+  }
+
+  /** Once a second. Without a choice of the reader the first channel is shown. */
+  tick(snapshot) {
+    if (document.hidden) return;
+    const channels = (snapshot.channels ?? []).map((channel) => channel.id);
+    const models = (snapshot.models ?? []).map((model) => model.name);
+    const isGone = this.chosen.channel ? !channels.includes(this.chosen.channel) : !models.includes(this.chosen.model);
+    if (isGone && (!this.#isChosen || snapshot.channel_total <= channels.length)) {
+      this.#isChosen = false;
+      this.#set({ channel: channels[0] ?? "", model: channels.length ? "" : models[0] ?? "" });
+    }
+    this.#listen(models.slice(0, MOST_MODELS));
+    if (this.chosen.channel && performance.now() - this.#readAt > REREAD_MS) this.#read();
+  }
+
+  /** The points of what is chosen: {address, value, ts, quality, unit, name?}; declared ones also without a value. */
+  rows() {
+    const { channel, model } = this.chosen;
+    if (model) return this.of(model);
+    const prefix = `comsrv:${channel}:`;
+    const rows = this.#known.map((point) => ({ ...point, ...this.#values.get(point.address), name: point.name }));
+    const listed = new Set(this.#known.map((point) => point.address));
+    for (const [address, point] of this.#values) {
+      if (channel && address.startsWith(prefix) && !listed.has(address)) rows.push(point);
+    }
+    return rows;
+  }
+
+  /** The measurements of a model. */
+  of(model) {
+    const prefix = `modsrv:${model}:measurement:`;
+    return [...this.#values.values()].filter((point) => point.address.startsWith(prefix));
+  }
+
+  #set(chosen) {
+    this.chosen = chosen;
+    this.#known = [];
+    this.#readAt = -Infinity;
+    this.#changed();
+  }
+
+  #listen(models) {
+    const { channel, model } = this.chosen;
+    const wanted = new URLSearchParams();
+    if (channel) wanted.append("channel", channel);
+    for (const name of new Set([...(model ? [model] : []), ...models])) wanted.append("model", name);
+    const asked = wanted.toString();
+    const isRefused = this.#live?.readyState === EventSource.CLOSED && performance.now() - this.#openedAt > REOPEN_MS;
+    if (asked === this.#asked && this.#live && !isRefused) return;
+    this.#close();
+    this.#asked = asked;
+    this.#openedAt = performance.now();
+    if (!asked) return;
+    this.#live = new EventSource(pointsUrl(asked));
+    let isFirst = true;
+    this.#live.addEventListener("points", (event) => {
+      if (isFirst) this.#values.clear(); // it tells everything anew
+      isFirst = false;
+      for (const point of JSON.parse(event.data).items) this.#values.set(point.address, point);
+      this.#changed();
+    });
+    this.#live.addEventListener("open", () => { isFirst = true; });
+  }
+
+  #close() {
+    this.#live?.close();
+    this.#live = null;
+  }
+
+  /** What the points are called. */
+  async #read() {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    this.#readAt = performance.now();
+    const { channel } = this.chosen;
+    try {
+      const { items } = await get(`channels/${channel}/points`, { limit: MOST_POINTS * 5 });
+      if (channel === this.chosen.channel) this.#known = items;
+      this.#changed();
+    } catch { /* the banner says that the station does not answer; asked again later */ }
+    this.#isReading = false;
+    if (channel !== this.chosen.channel) this.#readAt = -Infinity;
+  }
+}
