@@ -150,9 +150,10 @@ async def from_feed(kind: str, count: int, url: str) -> None:
     stop, engine = asyncio.Event(), ModelEngine(plane, board, store, entries=CHANNELS)
     client = redis.Redis.from_url(url)
     running = asyncio.create_task(engine.run(stop))
-    await until(running, lambda: engine.is_leading)
+    await until(running, lambda: engine.stats.rounds)
+    done = engine.stats.outputs
     before, watch = _server_s(client), Watch()
-    await until(running, lambda: engine.stats.outputs >= count * MODELS)
+    await until(running, lambda: engine.stats.outputs >= done + count * MODELS)
     print(watch.line(f"{kind}: feed to board", count, _server_s(client) - before))
     stop.set()
     await running

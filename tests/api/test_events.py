@@ -83,7 +83,10 @@ async def test_a_snapshot_tells_of_the_whole_station(live: Live, station: SmallS
     assert b"200 OK" in head and b"text/event-stream" in head and b"no-store" in head
     found = await snapshot(reader)
     await leave(writer)
-    assert found.keys() == {"at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "flow_total"}
+    assert found.keys() == {
+        "at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "flow_total", "channels",
+        "channel_total", "models", "model_total", "commands",
+    }  # fmt: skip
     assert found["station"] == {"name": "small", "version": "1.2.3"}
     assert found["health"]["status"] == "ok"
     assert {"name": "high", "length": 0, "paused": True} in found["queues"]

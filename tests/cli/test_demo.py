@@ -5,6 +5,7 @@ import socket
 import pytest
 
 from tests.cli.conftest import run_process
+from tradewind.cli import demo_grid
 from tradewind.cli.demo import judge, mix
 from tradewind.cli.demo_station import free_port
 
@@ -24,17 +25,33 @@ def test_the_mix_has_a_little_of_everything() -> None:
     assert any(task.get("delay_s") for task in tasks)
 
 
+GRID = {"ok": True, "points": 3, "cycles": {"completed": 1}, "wrong": [], "values": []}
+
+
 def test_what_was_not_meant_is_named() -> None:
     good = {"id": "a", "type": "echo", "status": "SUCCESS"}
     meant = {"id": "b", "type": "fail", "status": "DEAD"}
-    assert judge([good, meant], {"completed": 3, "running": 1})["ok"] is True
-    verdict = judge(
-        [good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}], {"completed": 1}
-    )
+    assert judge([good, meant], {"completed": 3, "running": 1}, GRID)["ok"] is True
+    tasks = [good, {**meant, "status": "SUCCESS"}, {"id": "c", "type": "echo", "status": "PROCESSING"}]
+    verdict = judge(tasks, {"completed": 1}, GRID)
     assert (verdict["ok"], verdict["wrong"]) == (False, ["b", "c"])
-    assert judge([], {"completed": 1})["ok"] is False
-    assert judge([good, meant], {"completed": 3, "failed": 1})["ok"] is False
-    assert judge([good, meant], {})["ok"] is False
+    assert judge([], {"completed": 1}, GRID)["ok"] is False
+    assert judge([good, meant], {"completed": 3, "failed": 1}, GRID)["ok"] is False
+    assert judge([good, meant], {}, GRID)["ok"] is False
+    assert judge([good, meant], {"completed": 3}, {**GRID, "ok": False})["ok"] is False
+
+
+def test_the_micro_grid_is_judged_by_points_model_and_cycles() -> None:
+    good = {"address": "comsrv:1001:m:1", "value": 1.0, "quality": "good"}
+    model = {"outputs": ["x"], "values": [{"address": "modsrv:power_balance:measurement:x", "value": 2.0}]}
+    assert demo_grid.judge([good], model, {"completed": 2}, [])["ok"] is True
+    stale = demo_grid.judge([good, {**good, "quality": "uncertain"}], model, {"completed": 2}, [])
+    assert (stale["ok"], stale["wrong"]) == (False, ["comsrv:1001:m:1"])
+    assert demo_grid.judge([], model, {"completed": 2}, [])["ok"] is False
+    absent = demo_grid.judge([good], {**model, "outputs": ["x", "y"]}, {"completed": 2}, [])
+    assert absent["wrong"] == ["modsrv:power_balance:measurement:y"]
+    assert demo_grid.judge([good], model, {"completed": 2, "failed": 1}, [])["wrong"] == ["1 cycles of dispatch failed"]
+    assert demo_grid.judge([good], model, {}, [])["ok"] is False
 
 
 @pytest.mark.slow
@@ -44,3 +61,5 @@ def test_it_shows_a_station_at_work_and_ends_by_itself() -> None:
     assert ran.json["ok"] is True
     assert ran.json["types"]["fail"] == {"DEAD": 1}
     assert ran.json["types"]["call_supplier"]["SUCCESS"] >= 1
+    assert ran.json["grid"]["cycles"]["completed"] >= 1
+    assert {point["name"] for point in ran.json["grid"]["values"]} >= {"solar", "battery", "load", "grid"}

@@ -59,8 +59,11 @@ class Site:
         return time.monotonic() - began
 
     async def online(self, channel: str) -> float:
+        """A polled channel is waited for until its second poll: then the values of the first are on the board."""
+
         async def is_online() -> bool:
-            return (await self.status(channel)).get("online") == "1"
+            status = await self.status(channel)
+            return status.get("online") == "1" and status["polls"] != "1"
 
         return await self.until(is_online, f"channel {channel} online")
 

@@ -1,4 +1,4 @@
-"""`tradewind demo`: a station of its own in a temporary folder, a lively mix of tasks, and what became of them."""
+"""`tradewind demo`: a station of its own in a temporary folder, a micro-grid, a lively mix of tasks, and what became of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli import demo_flow
+from tradewind.cli import demo_flow, demo_grid
 from tradewind.cli.group import Session
 from tradewind.cli.http import Http
 from tradewind.cli.output import status_cell, table
@@ -47,11 +47,13 @@ def demo(
     with DemoStation(port) as station:
         cli.out.note(f"a station runs at {station.http.url}  (page: {station.http.url}/  API: {station.http.url}/docs)")
         cli.out.note("ends by itself after " + (f"{seconds:g} s" if seconds else "Ctrl-C"))
+        demo_grid.start(station.http)
         demo_flow.start(station.http)
         ids = _run(cli, station, seconds)
         tasks = settle(station.http, ids[-JUDGED:])
         cycles = demo_flow.stop(station.http)
-    verdict = judge(tasks, cycles)
+        grid = demo_grid.stop(station.http)
+    verdict = judge(tasks, cycles, grid)
     cli.out.show(verdict, lambda: _summary(verdict))
     return 0 if verdict["ok"] else 1
 
@@ -89,8 +91,9 @@ def settle(http: Http, ids: list[str]) -> list[dict[str, Any]]:
     return tasks
 
 
-def judge(tasks: list[dict[str, Any]], cycles: dict[str, int]) -> dict[str, Any]:
-    """How many of each type ended how, how the flow's cycles ended, and whether that is what was meant."""
+def judge(tasks: list[dict[str, Any]], cycles: dict[str, int], grid: dict[str, Any]) -> dict[str, Any]:
+    """How many of each type ended how, how the flow's cycles ended, how the micro-grid did, and whether that is what was
+    meant."""
     types: dict[str, dict[str, int]] = {}
     wrong = []
     for task in tasks:
@@ -99,7 +102,8 @@ def judge(tasks: list[dict[str, Any]], cycles: dict[str, int]) -> dict[str, Any]
         if task["status"] != ("DEAD" if task["type"] == MEANT_TO_FAIL else "SUCCESS"):
             wrong.append(task["id"])
     is_ok = bool(tasks) and not wrong and set(cycles) <= {"completed", "running"} and cycles.get("completed", 0) > 0
-    return {"ok": is_ok, "tasks": len(tasks), "types": types, "wrong": wrong, "cycles": cycles}
+    is_ok = is_ok and grid["ok"]
+    return {"ok": is_ok, "tasks": len(tasks), "types": types, "wrong": wrong, "cycles": cycles, "grid": grid}
 
 
 def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]:
@@ -113,7 +117,7 @@ def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]
                 # The last seconds are left for the tasks to end in.
                 if end is None or time.monotonic() < end - min(3.0, (seconds or 0) / 2):
                     ids += station.http.post("/tasks/batch", {"tasks": mix(number)})["ids"]
-                show(snapshot)
+                show(snapshot, demo_grid.values(station.http))
                 if end is not None and time.monotonic() >= end:
                     break
         except KeyboardInterrupt:
@@ -121,20 +125,21 @@ def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]
     return ids
 
 
-def _display(cli: Session, stack: ExitStack, url: str) -> Callable[[dict[str, Any]], None]:
+def _display(cli: Session, stack: ExitStack, url: str) -> Callable[[dict[str, Any], list[dict[str, Any]]], None]:
     """A live view on a terminal; elsewhere a line every few seconds."""
     if cli.out.is_live:
         from rich.live import Live
 
         live = stack.enter_context(Live(console=cli.out.side, transient=True, auto_refresh=False))
-        return lambda snapshot: live.update(_view(url, snapshot), refresh=True)
+        return lambda snapshot, points: live.update(_view(url, snapshot, points), refresh=True)
     last = [0.0]
 
-    def line(snapshot: dict[str, Any]) -> None:
+    def line(snapshot: dict[str, Any], points: list[dict[str, Any]]) -> None:
         if time.monotonic() - last[0] >= 5:
             last[0] = time.monotonic()
             waiting = " ".join(f"{q['name']} {q['length']}" for q in snapshot["queues"])
             cli.out.note(f"{snapshot['health']['status']}: {_counts(snapshot)}; queues: {waiting}")
+            cli.out.note(f"micro-grid: {demo_grid.told(points)}")
 
     return line
 
@@ -143,7 +148,7 @@ def _counts(snapshot: dict[str, Any]) -> str:
     return ", ".join(f"{name} {count}" for name, count in snapshot["counts"].items() if count)
 
 
-def _view(url: str, snapshot: dict[str, Any]) -> RenderableType:
+def _view(url: str, snapshot: dict[str, Any], points: list[dict[str, Any]]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -151,7 +156,8 @@ def _view(url: str, snapshot: dict[str, Any]) -> RenderableType:
     from tradewind.cli.task_view import task_table
 
     head = Text.assemble(url, "  ", status_cell(snapshot["health"]["status"]), f"  {_counts(snapshot)}")
-    return Group(head, Text(), queue_table(snapshot["queues"]), Text(), task_table(snapshot["tasks"][:12], "no tasks"))
+    tasks = task_table(snapshot["tasks"][:8], "no tasks")
+    return Group(head, Text(), demo_grid.grid_table(points), Text(), queue_table(snapshot["queues"]), Text(), tasks)
 
 
 def _summary(verdict: dict[str, Any]) -> RenderableType:
@@ -165,5 +171,12 @@ def _summary(verdict: dict[str, Any]) -> RenderableType:
     ]
     cycles = ", ".join(f"{count} {status}" for status, count in verdict["cycles"].items()) or "none"
     seen = f"{verdict['tasks']} tasks; cycles of the flow: {cycles}"
-    head = f"{seen}: everything worked" if verdict["ok"] else f"{seen}; not as meant: {verdict['wrong']}"
-    return Group(table(("type", "ended", "tasks", "note"), rows, empty="no tasks", right=("tasks",)), Text(head))
+    wrong = [*verdict["wrong"], *verdict["grid"]["wrong"]]
+    head = f"{seen}; {demo_grid.summary(verdict['grid'])}"
+    head += ": everything worked" if verdict["ok"] else f"; not as meant: {', '.join(wrong) or 'see above'}"
+    return Group(
+        table(("type", "ended", "tasks", "note"), rows, empty="no tasks", right=("tasks",)),
+        Text(),
+        demo_grid.grid_table(verdict["grid"]["values"]),
+        Text(head),
+    )

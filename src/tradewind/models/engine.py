@@ -97,6 +97,7 @@ class ModelEngine:
     async def _term(self, lead: ModelLead, epoch: int, stop: asyncio.Event) -> None:
         """Compute with the definitions as they are now, until they change or the lead is lost."""
         reader = FeedReader(self.plane, CONSUMER, count=self._entries)
+        rounds: RoundStore | None = None
         try:
             with translated(self.plane.link):
                 has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
@@ -113,10 +114,14 @@ class ModelEngine:
             outcome = await self._finish(network, rounds, None)
             while outcome is Outcome.STORED and lead.epoch == epoch and not stop.is_set():
                 outcome = await self._round(network, rounds, reader)
+            if outcome is Outcome.STORED:
+                outcome = await rounds.finished()
             if outcome is Outcome.DEPOSED:
                 lead.step_down(epoch)
         finally:
             self.is_leading = False
+            if rounds is not None:
+                await rounds.close()
             await reader.close()
 
     async def _start(self, network: Network, *, is_followed: bool) -> Network:
@@ -174,9 +179,13 @@ class ModelEngine:
     async def _finish(
         self, network: Network, rounds: RoundStore, batch: FeedBatch | None, *, is_tick: bool = False
     ) -> Outcome:
+        """Computes while the round before is still being stored, and says what became of that."""
         network.settle()
         changes = network.take()
-        outcome = await rounds.store(network, changes, batch.cursor if batch is not None else (), is_tick=is_tick)
+        outcome = await rounds.finished()
+        if outcome is not Outcome.STORED:
+            return outcome
+        rounds.begin(network, changes, batch.cursor if batch is not None else (), is_tick=is_tick)
         stats = self.stats
         stats.rounds += 1
         if stats.computed != network.computed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from enum import Enum
 
@@ -38,6 +39,7 @@ class RoundStore:
         self._board = board
         self._head: list[Arg] = [engine_id, epoch, version]
         self._plane = plane
+        self._task: asyncio.Task[Outcome] | None = None
         self._cursor: dict[str, str] = {}
         self._places: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         self._nonce = f"{short_random()}{epoch}."
@@ -52,28 +54,42 @@ class RoundStore:
         ]
         self._scripts = Scripts(plane.link, "tradewind.models", plane.all_settings.redis.max_retries)
 
-    async def store(
+    def begin(
         self, network: Network, changes: Sequence[Change], cursor: Sequence[str], *, is_tick: bool = False
-    ) -> Outcome:
-        """`cursor`: field, value, … as the feed gave it; one without an effect waits for the next effect or tick.
+    ) -> None:
+        """Start to store a round; `finished` must be awaited before the next. The network may go on meanwhile.
 
-        Raises Unavailable; then nobody knows what is stored, and the network must be made anew.
+        `cursor`: field, value, … as the feed gave it; one without an effect waits for the next effect or tick.
         """
-        states = dump(network, sorted(network.dirty)) if network.dirty else {}
         self._cursor.update(zip(cursor[::2], cursor[1::2], strict=True))
-        if not changes and not states and not (is_tick and self._cursor):
-            return Outcome.STORED
+        if not changes and not network.dirty and not (is_tick and self._cursor):
+            return
+        states = dump(network, sorted(network.dirty)) if network.dirty else {}
+        network.dirty.clear()
+        moved = [part for pair in self._cursor.items() for part in pair]
+        self._cursor.clear()
+        self._task = asyncio.create_task(self._store(changes, moved, states), name="model round")
+
+    async def finished(self) -> Outcome:
+        """What became of the round begun last. Raises Unavailable. Unless it was stored, the network knows more than Redis
+        and must be made anew."""
+        task, self._task = self._task, None
+        return Outcome.STORED if task is None else await task
+
+    async def close(self) -> None:
+        """Drop a round that nobody waits for any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _store(self, changes: Sequence[Change], cursor: Sequence[str], states: dict[str, bytes]) -> Outcome:
         # Only the last call has memory and cursor: should the engine die before it, the same outputs are written again.
         *first, last = _pieces(changes)
         for piece in first:
             outcome = await self._call(piece, (), {})
             if outcome is not Outcome.STORED:
                 return outcome
-        outcome = await self._call(last, [part for pair in self._cursor.items() for part in pair], states)
-        if outcome is Outcome.STORED:
-            network.dirty.clear()
-            self._cursor.clear()
-        return outcome
+        return await self._call(last, cursor, states)
 
     async def _call(self, changes: Sequence[Change], cursor: Sequence[str], states: dict[str, bytes]) -> Outcome:
         keys, board_args = self._packed(changes)

@@ -33,7 +33,7 @@ export class PointWatch {
     this.#set({ channel: "", model: "", ...chosen });
   }
 
-  /** Once a second. Without a choice of the reader the first channel is shown. */
+  /** Once a second. Without a choice of the reader the first declared channel is shown. */
   tick(snapshot) {
     if (document.hidden) return;
     const channels = (snapshot.channels ?? []).map((channel) => channel.id);
@@ -41,7 +41,8 @@ export class PointWatch {
     const isGone = this.chosen.channel ? !channels.includes(this.chosen.channel) : !models.includes(this.chosen.model);
     if (isGone && (!this.#isChosen || snapshot.channel_total <= channels.length)) {
       this.#isChosen = false;
-      this.#set({ channel: channels[0] ?? "", model: channels.length ? "" : models[0] ?? "" });
+      const first = (snapshot.channels ?? []).find((channel) => channel.state !== "pushed")?.id ?? channels[0];
+      this.#set({ channel: first ?? "", model: first ? "" : models[0] ?? "" });
     }
     this.#listen(models.slice(0, MOST_MODELS));
     if (this.chosen.channel && performance.now() - this.#readAt > REREAD_MS) this.#read();
