@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.api.conftest import Eventually, SmallStation
+from tests import servers
+from tests.api.conftest import Eventually, SmallStation, ask, small_station
 from tests.api.flow_station import Flows
+from tradewind.api import create_app
 
 PV: dict[str, Any] = {
     "id": 1001,
@@ -154,3 +157,52 @@ async def test_a_polled_channel_is_online_reloaded_and_leaves_nothing(
     prefix = station.plane.keys.p.encode()
     assert not [key for key in await station.stored_keys() if key.startswith(prefix + b"comsrv:")]
     assert (await api.get("/channels"))["items"] == []
+
+
+async def test_one_unreadable_channel_does_not_hide_the_others(station: SmallStation, api: Flows) -> None:
+    await api.post("/channels", PV, 201)
+    keys, redis = station.points.plane.keys, station.points.plane.redis
+    await redis.hset(keys.channels(), "7", b"{")
+    await redis.hset(keys.channel_versions(), "7", "x")
+    assert [(item["id"], item["state"]) for item in (await api.get("/channels"))["items"]] == [
+        ("7", "pushed"),
+        ("1001", "unattended"),
+    ]
+    assert await api.error("GET", "/channels/7", 422) == "bad_definition"
+
+
+async def test_channels_and_points_in_a_cluster(cluster3: servers.Cluster, key_prefix: str, tmp_path: Path) -> None:
+    async with (
+        small_station(cluster3.url, key_prefix, tmp_path) as station,
+        ask(create_app(station)) as client,
+    ):
+        api = Flows(client)
+        try:
+            await api.post("/channels", {**PV, "protocol": "http"}, 201)
+            values = {str(name): {"m": {"1": name}} for name in (1001, 1002, 1003)}
+            assert await api.post("/points", {"channels": values}) == {"accepted": 3}
+            states = [(item["id"], item["state"]) for item in (await api.get("/channels"))["items"]]
+            assert states == [("1001", "unattended"), ("1002", "pushed"), ("1003", "pushed")]
+            found = await api.ask("GET", "/points?channel=1003&address=comsrv:1001:m:1&address=comsrv:1002:m:1")
+            assert [item["value"] for item in found["items"]] == [1001, 1002, 1003]
+            assert len((await api.get("/channels/1001/points"))["items"]) == 4
+            for name in ("1001", "1002"):
+                await api.ask("DELETE", f"/channels/{name}", 204)
+            assert [item["id"] for item in (await api.get("/channels"))["items"]] == ["1003"]
+        finally:
+            await station.points.close()
+
+
+async def test_without_redis_every_route_says_so(key_prefix: str, tmp_path: Path) -> None:
+    with servers.redis_server() as server:
+        async with small_station(server.url, key_prefix, tmp_path) as station, ask(create_app(station)) as client:
+            api = Flows(client)
+            server.kill()
+            for method, path, body in (
+                ("GET", "/channels", None), ("POST", "/channels", PV), ("GET", "/channels/1001", None),
+                ("GET", "/points?address=comsrv:1:m:1", None), ("GET", "/models", None), ("GET", "/commands", None),
+                ("POST", "/points", {"channels": {"1": {"m": {"1": 1}}}}),
+                ("POST", "/commands", {"address": "comsrv:1:a:1", "value": 1}),
+            ):  # fmt: skip
+                options = {} if body is None else {"json": body}
+                assert (await api.ask(method, path, 503, **options))["error"]["message"]

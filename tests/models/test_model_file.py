@@ -11,7 +11,8 @@ from tests.models.examples import SEED
 from tests.models.test_network import NOW, entry, settled
 from tradewind.models.functions import FUNCTIONS
 from tradewind.models.model_file import load_models
-from tradewind.models.network import Network, Sample
+from tradewind.models.network import Network
+from tradewind.models.outputs import Sample
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

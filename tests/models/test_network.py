@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.models.examples import energy, seed, total
 from tradewind.models.check import read_models
-from tradewind.models.network import Network, Sample
+from tradewind.models.network import Network
+from tradewind.models.outputs import Sample
 from tradewind.models.program import BAD, GOOD, UNCERTAIN
 from tradewind.models.state import dump, restore
 from tradewind.points.feed import FeedEntry

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from tradewind.errors import Invalid
 from tradewind.points.board import Board
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH
@@ -50,11 +52,22 @@ class ChannelBook:
         versions = await self._channels.versions()
         known = {name: self._known[name] for name in self._known if versions.get(name) == self._known[name].version}
         changed = [name for name in versions if name not in known]
-        for channel in await self._channels.get_many(changed):
+        for channel in await self._read(changed):
             if channel is not None:
                 known[channel.id] = ChannelGlance.of(channel, versions[channel.id])
         self._known = known
         return known
+
+    async def _read(self, ids: Sequence[str]) -> list[ChannelSpec | None]:
+        """Without those that cannot be read: the others must still be seen."""
+        try:
+            return await self._channels.get_many(ids)
+        except Invalid:
+            found: list[ChannelSpec | None] = []
+            for name in ids:
+                with suppress(Invalid):
+                    found += await self._channels.get_many([name])
+            return found
 
     async def ids(self) -> list[str]:
         """Declared and pushed, in the order of their numbers."""

@@ -1,4 +1,4 @@
-"""`tradewind demo`: a station of its own in a temporary folder, a micro-grid, a lively mix of tasks, and what became of it."""
+"""`tradewind demo`: a station in a temporary folder, with a micro-grid and a lively mix of tasks; and how they did."""
 
 from __future__ import annotations
 
@@ -92,8 +92,7 @@ def settle(http: Http, ids: list[str]) -> list[dict[str, Any]]:
 
 
 def judge(tasks: list[dict[str, Any]], cycles: dict[str, int], grid: dict[str, Any]) -> dict[str, Any]:
-    """How many of each type ended how, how the flow's cycles ended, how the micro-grid did, and whether that is what was
-    meant."""
+    """How many of each type ended how, how cycles ended, how the micro-grid did, and whether that is what was meant."""
     types: dict[str, dict[str, int]] = {}
     wrong = []
     for task in tasks:

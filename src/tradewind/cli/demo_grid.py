@@ -1,4 +1,4 @@
-"""The micro-grid of `tradewind demo`: examples/microgrid applied to the demo's station, watched, and judged at the end."""
+"""The micro-grid of `tradewind demo`: examples/microgrid applied to its station, watched, and judged at the end."""
 
 from __future__ import annotations
 

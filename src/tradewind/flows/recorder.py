@@ -28,8 +28,9 @@ log = structlog.get_logger(__name__)
 #: Entries per transaction, and about how many bytes of them.
 BATCH = 500
 BATCH_BYTES = 4_000_000
-#: How long a batch is let grow, once it has begun.
-GATHER_S = 0.3
+#: A batch is let grow until nothing has come for so long, at most so long.
+GATHER_S = 0.25
+GATHER_MOST_S = 1.0
 WAIT_S = 2.0
 #: Up to this share of the outbox's bound the record gives way to running work.
 GIVE_WAY = 0.1
@@ -97,7 +98,18 @@ class FlowRecorder:
         await self._sweep()
         with translated():
             await client.xread({self.plane.keys.flow_outbox(): "0-0"}, count=1, block=int(WAIT_S * 1000))
-        await asyncio.sleep(GATHER_S)
+        await self._gather()
+
+    async def _gather(self) -> None:
+        """Let a batch grow until nothing has come for a while: work goes before its record."""
+        end, last, key = time.monotonic() + GATHER_MOST_S, None, self.plane.keys.flow_outbox()
+        while time.monotonic() < end:
+            await asyncio.sleep(GATHER_S)
+            with translated():
+                newest = await self.plane.redis.xrevrange(key, count=1)
+            if not newest or newest[0][0] == last:
+                return
+            last = newest[0][0]
 
     async def _give_way(self, took_s: float) -> None:
         """Work goes before its record: while the outbox is short, record a third of the time."""

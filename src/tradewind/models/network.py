@@ -9,43 +9,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from tradewind.models.graph import ordered
 from tradewind.models.intake import KeyState, is_plain
+from tradewind.models.outputs import Change, Port, Sample
 from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
-from tradewind.models.spec import ModelSpec, Output
+from tradewind.models.spec import ModelSpec
 from tradewind.points.address import CONTROL, MEASUREMENT
 from tradewind.points.feed import FeedEntry
 
 _WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
-
-
-class Sample(msgspec.Struct, frozen=True):
-    """Where a point stands: quality 0 good, 1 uncertain, 2 bad."""
-
-    value: float
-    ts_ms: int
-    quality: int = GOOD
-
-
-class Change(msgspec.Struct):
-    """Outputs of one model to be written: samples by field."""
-
-    model: str
-    fields: dict[str, Sample]
-
-
-class _Port:
-    """An output with what was last written to it, and the slots of models that read it."""
-
-    __slots__ = ("deadband", "field", "last", "slots")
-
-    def __init__(self, output: Output, slots: tuple[int, ...]) -> None:
-        self.field = output.field
-        self.deadband = output.deadband
-        self.slots = slots
-        self.last: Sample | None = None
 
 
 class Network:
@@ -88,7 +60,7 @@ class Network:
         self._exact_readers = [tuple(at for at in found if at in self.exact) for found in readers]
         self._other_readers = [tuple(at for at in found if at not in self.exact) for found in readers]
         self._ports = [
-            [_Port(output, self._slots.get(_output(name, output.field), ())) for output in program.spec.outputs]
+            [Port(output, self._slots.get(_output(name, output.field), ())) for output in program.spec.outputs]
             for name, program in zip(self.names, self.programs, strict=True)
         ]
         self._touched_exact: dict[int, int] = {}
@@ -267,7 +239,7 @@ class Network:
             if at in self.exact:
                 self.dirty.add(at)
             for port, (value, quality) in zip(self._ports[at], program.run(values, qualities, times), strict=True):
-                sample = self._news(port, value, quality, moment)
+                sample = port.news(value, quality, moment, self._refresh_ms)
                 if sample is None:
                     continue
                 port.last = sample
@@ -283,24 +255,6 @@ class Network:
         if wanted is touched and at not in wanted:
             heapq.heappush(heap, at)
         wanted[at] = max(ts_ms, wanted.get(at, 0))
-
-    def _news(self, port: _Port, value: float | None, quality: int, ts_ms: int) -> Sample | None:
-        """What is to be written; None when that stands there already, or there is nothing to show."""
-        last = port.last
-        if value is None:
-            if last is None or quality == GOOD:
-                return None
-            value = last.value
-        if last is None:
-            return Sample(value, ts_ms, quality)
-        ts_ms = max(ts_ms, last.ts_ms)
-        if quality == last.quality:
-            change = abs(value - last.value)
-            if ts_ms == last.ts_ms and not change:
-                return None
-            if change < port.deadband and ts_ms - last.ts_ms < self._refresh_ms:
-                return None
-        return Sample(value, ts_ms, quality)
 
     def errors(self) -> dict[str, str]:
         """Models that cannot be computed from what they have now, and why."""

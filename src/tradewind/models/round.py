@@ -9,7 +9,8 @@ from enum import Enum
 import msgspec
 
 from tradewind.ids import short_random
-from tradewind.models.network import Change, Network
+from tradewind.models.network import Network
+from tradewind.models.outputs import Change
 from tradewind.models.program import BAD, UNCERTAIN
 from tradewind.models.state import dump
 from tradewind.points.address import MEASUREMENT
@@ -71,8 +72,8 @@ class RoundStore:
         self._task = asyncio.create_task(self._store(changes, moved, states), name="model round")
 
     async def finished(self) -> Outcome:
-        """What became of the round begun last. Raises Unavailable. Unless it was stored, the network knows more than Redis
-        and must be made anew."""
+        """What became of the round begun last. Raises Unavailable. Unless it was stored, the network knows more than
+        Redis and must be made anew."""
         task, self._task = self._task, None
         return Outcome.STORED if task is None else await task
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tradewind.errors import Invalid
-from tradewind.models.network import Sample
+from tradewind.models.outputs import Sample
 from tradewind.models.program import BAD, GOOD, UNCERTAIN
 from tradewind.points.address import CONTROL, Address
 from tradewind.points.plane import PointPlane

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from tradewind.models.network import Network, Sample
+from tradewind.models.network import Network
+from tradewind.models.outputs import Sample
 from tradewind.models.program import Program
 from tradewind.models.spec import Calculation, Input
 

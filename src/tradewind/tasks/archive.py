@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tradewind.tasks.archive_table import TaskArchive
 
 log = structlog.get_logger(__name__)
-#: How long a batch is let grow, once it has begun: few large ones leave more to the tasks than many small ones.
+#: A batch is let grow until no task has ended for so long, at most so long: work goes before its record.
 GATHER_S = 0.25
+GATHER_MOST_S = 1.0
 #: Tasks per transaction, about; entries are taken whole.
 BATCH = 1000
 PURGE_S = 3600.0
@@ -51,9 +52,20 @@ class Archiver:
                     await self._purge()
                     with translated():
                         await client.xread({self.plane.keys.outbox(): "0-0"}, count=1, block=int(WAIT_S * 1000))
-                    await asyncio.sleep(GATHER_S)
+                    await self._gather()
         finally:
             await client.aclose()
+
+    async def _gather(self) -> None:
+        end, last = time.monotonic() + GATHER_MOST_S, None
+        while time.monotonic() < end:
+            await asyncio.sleep(GATHER_S)
+            with translated():
+                newest = await self.plane.redis.xrevrange(self.plane.keys.outbox(), count=1)
+                waiting = await self.plane.redis.get(self.plane.keys.outbox_count())
+            if not newest or newest[0][0] == last or int(waiting or 0) >= self.plane.settings.outbox_max * GIVE_WAY:
+                return
+            last = newest[0][0]
 
     async def _give_way(self, took_s: float) -> None:
         """Tasks go before their record: while some are queued and the outbox is short, work a third of the time."""

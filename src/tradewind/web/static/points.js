@@ -64,8 +64,9 @@ const qualityColumn = {
   word: "quality",
   cell(td, row) {
     if (!td.firstChild) td.append(part("status"));
-    setText(td.firstChild, stateWord(row.quality));
-    setData(td.firstChild, "state", row.quality);
+    const state = row.value === null ? "none" : row.quality; // nothing is wrong with what nobody has set yet
+    setText(td.firstChild, stateWord(state));
+    setData(td.firstChild, "state", state);
   },
 };
 

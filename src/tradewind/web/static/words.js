@@ -43,7 +43,7 @@ const WORDS = {
     askCancel: "Cancel the command to {0}?", commandSent: "{0}: {1} sent, {2}", notANumber: "The value is not a number.",
     noPoints: "No values yet.", noModels: "No models yet. Try: tradewind model put FILE",
     noChannels: "No channels yet. Try: tradewind channel put FILE", noCommands: "No commands in the last 24 hours.",
-    "s:running": "running", "s:paused": "paused", "s:open": "open",
+    "s:none": "no value", "s:running": "running", "s:paused": "paused", "s:open": "open",
   },
   zh: {
     skip: "跳到内容", apiLink: "接口文档", metrics: "指标", healthLink: "健康",
@@ -87,7 +87,7 @@ const WORDS = {
     askCancel: "取消发往 {0} 的命令？", commandSent: "{0}：已发送 {1}，{2}", notANumber: "该值不是数字。",
     noPoints: "还没有值。", noModels: "还没有模型。试试：tradewind model put FILE",
     noChannels: "还没有通道。试试：tradewind channel put FILE", noCommands: "最近 24 小时没有命令。",
-    "s:good": "良好", "s:uncertain": "不确定", "s:bad": "坏", "s:unattended": "无人轮询", "s:disabled": "已停用",
+    "s:none": "无值", "s:good": "良好", "s:uncertain": "不确定", "s:bad": "坏", "s:unattended": "无人轮询", "s:disabled": "已停用",
     "s:pushed": "外部推送", "s:reloading": "重新加载中", "s:executing": "执行中", "s:success": "成功", "s:cancelled": "已取消",
     "s:faulty": "有误", "s:off": "停用",
     "s:registered": "已注册", "s:running": "运行中", "s:paused": "已暂停", "s:draining": "排空中", "s:stopped": "已停止",

@@ -1,0 +1,53 @@
+"""Samples of points, and outputs that know what was last written to them. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tradewind.models.program import GOOD
+from tradewind.models.spec import Output
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """Where a point stands: quality 0 good, 1 uncertain, 2 bad."""
+
+    value: float
+    ts_ms: int
+    quality: int = GOOD
+
+
+class Change(msgspec.Struct):
+    """Outputs of one model to be written: samples by field."""
+
+    model: str
+    fields: dict[str, Sample]
+
+
+class Port:
+    """An output with what was last written to it, and the slots of models that read it."""
+
+    __slots__ = ("deadband", "field", "last", "slots")
+
+    def __init__(self, output: Output, slots: tuple[int, ...]) -> None:
+        self.field = output.field
+        self.deadband = output.deadband
+        self.slots = slots
+        self.last: Sample | None = None
+
+    def news(self, value: float | None, quality: int, ts_ms: int, refresh_ms: int) -> Sample | None:
+        """What is to be written; None when that stands there already, or there is nothing to show."""
+        last = self.last
+        if value is None:
+            if last is None or quality == GOOD:
+                return None
+            value = last.value
+        if last is None:
+            return Sample(value, ts_ms, quality)
+        ts_ms = max(ts_ms, last.ts_ms)
+        if quality == last.quality:
+            change = abs(value - last.value)
+            if ts_ms == last.ts_ms and not change:
+                return None
+            if change < self.deadband and ts_ms - last.ts_ms < refresh_ms:
+                return None
+        return Sample(value, ts_ms, quality)

@@ -1,0 +1,231 @@
+"""`tradewind apply` against a real station: the folder as a whole, the difference, and only what differs."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Canned, Cli, StationProcess
+from tests.servers import wait_for
+
+#: The second feeds the first, so they cannot be put in the order of the file.
+MODELS = """\
+models:
+  - name: NAME_b
+    inputs: [{name: x, source: "modsrv:NAME_a:measurement:y"}]
+    calculations: [{id: z, expression: x * 2}]
+    outputs: [{field: z, source: z}]
+  - name: NAME_a
+    inputs: [{name: x, source: "comsrv:NUMBER:m:1"}]
+    calculations: [{id: y, expression: x + 1}]
+    outputs: [{field: y, source: y}]
+"""
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "microgrid"
+
+
+class Folder:
+    """A station folder with names of its own, so that tests can share a station."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.number = str(random.randrange(10**9, 10**12))
+        self.name = f"n{self.number}"
+        self.write(
+            "channels.yaml",
+            f"channels:\n  - id: {self.number}\n    protocol: virtual\n    poll_interval_ms: 100\n",
+        )
+        self.write(f"{self.number}/telemetry.csv", "point_id,name,unit,scale\n1,power,kW,1\n2,other,kW,1\n")
+        self.write("models.yaml", MODELS.replace("NAME", self.name).replace("NUMBER", self.number))
+        self.write(
+            f"flows/{self.name}.yaml",
+            "interval: 1h\nnodes:\n  - {id: a, type: constant, config: {value: 1}}\n",
+        )
+
+    def write(self, name: str, text: str) -> None:
+        (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.path / name).write_text(text)
+
+    def change(self, name: str, old: str, new: str) -> None:
+        text = (self.path / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, station: StationProcess) -> Folder:
+    return Folder(tmp_path)
+
+
+def apply(cli: Cli, folder: Folder, *flags: str) -> dict[str, Any]:
+    ran = cli("apply", "-f", str(folder.path), "--json", *flags)
+    assert ran.code == 0, ran.out
+    answer: dict[str, Any] = ran.json
+    return answer
+
+
+def test_a_folder_is_applied_and_a_second_time_changes_nothing(cli: Cli, folder: Folder) -> None:
+    first = apply(cli, folder)
+    assert first["changes"]["channels"]["added"] == [folder.number]
+    assert set(first["changes"]["models"]["added"]) == {f"{folder.name}_a", f"{folder.name}_b"}
+    assert first["changes"]["flows"]["added"] == [folder.name]
+    assert cli("channel", "show", folder.number).code == 0
+    assert cli("model", "show", f"{folder.name}_b").code == 0
+    assert cli("flow", "show", folder.name, "--json").json["status"] == "registered"
+    second = cli("apply", "-f", str(folder.path))
+    assert (second.code, second.out.splitlines()[-1]) == (0, "no difference (4 unchanged)")
+
+
+def test_a_dry_run_shows_the_difference_and_changes_nothing(cli: Cli, folder: Folder) -> None:
+    shown = cli("apply", "-f", str(folder.path), "--dry-run")
+    assert shown.code == 0
+    assert f"+ channel {folder.number}" in shown.out
+    assert "would apply: 4; unchanged: 0" in shown.out
+    assert cli("channel", "show", folder.number).code == 4
+    apply(cli, folder)
+    folder.change(f"{folder.number}/telemetry.csv", "1,power,kW,1", "1,power,kW,0.1")
+    folder.change("models.yaml", "x + 1", "x + 3")
+    shown = cli("apply", "-f", str(folder.path), "--dry-run")
+    assert "+ points[m:1].scale: 0.1" in shown.out  # it was at its default
+    assert '~ calculations[y].expression: "x + 1" → "x + 3"' in shown.out
+    assert "would apply: 2; unchanged: 2" in shown.out
+    assert apply(cli, folder)["changed"] is True
+    assert apply(cli, folder)["changed"] is False
+
+
+def test_everything_that_is_wrong_is_told_at_once_with_file_and_line(cli: Cli, folder: Folder) -> None:
+    folder.change(f"{folder.number}/telemetry.csv", "2,other,kW,1", "2,other,kW,much")
+    folder.change("models.yaml", "x * 2", "x *")
+    folder.change(f"flows/{folder.name}.yaml", "interval: 1h", "interval: sometimes")
+    ran = cli("apply", "-f", str(folder.path))
+    assert ran.code == 2
+    assert "3 problems in" in ran.err
+    assert f"{folder.number}/telemetry.csv:3:scale: " in ran.err
+    assert "models.yaml:4:calculations[0].expression: " in ran.err
+    assert f"flows/{folder.name}.yaml:1:interval: " in ran.err
+    assert cli("channel", "show", folder.number).code == 4
+
+
+def test_what_only_the_station_can_know_is_checked_before_anything_is_changed(cli: Cli, folder: Folder) -> None:
+    folder.change(f"flows/{folder.name}.yaml", "type: constant", "type: nowhere")
+    ran = cli("apply", "-f", str(folder.path))
+    assert ran.code == 2
+    assert f"flows/{folder.name}.yaml:3:nodes[0].type" in ran.err
+    assert cli("channel", "show", folder.number).code == 4
+    assert cli("model", "show", f"{folder.name}_a").code == 4
+
+
+def test_bad_files_are_told_without_a_station(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRADEWIND_URL", "http://127.0.0.1:1")
+    folder = Folder(tmp_path)
+    assert cli("apply", "-f", str(tmp_path)).code == 6
+    folder.change("channels.yaml", "protocol: virtual", "protocol: virtuel")
+    folder.write("flows/broken.yaml", "a: [")
+    ran = cli("apply", "-f", str(tmp_path))
+    assert ran.code == 2
+    assert 'channels.yaml:3:protocol: did you mean "virtual"?' in ran.err
+    assert "flows/broken.yaml:" in ran.err
+
+
+def test_a_folder_without_definitions_is_refused(cli: Cli, tmp_path: Path) -> None:
+    assert cli("apply", "-f", str(tmp_path / "none")).code == 2
+    ran = cli("apply", "-f", str(tmp_path))
+    assert ran.code == 2
+    assert "tradewind init" in ran.err
+
+
+def test_what_is_not_in_the_folder_stays_unless_pruned(cli: Cli, folder: Folder) -> None:
+    """On a station of its own kind: pruning removes what other tests made, so only the plan is looked at."""
+    apply(cli, folder)
+    text = (folder.path / "models.yaml").read_text()
+    folder.write("models.yaml", "models:\n" + text[text.index(f"  - name: {folder.name}_a") :])
+    kept = apply(cli, folder)
+    assert f"{folder.name}_b" in kept["changes"]["models"]["kept"]
+    assert kept["changed"] is False
+    planned = apply(cli, folder, "--prune", "--dry-run")
+    assert f"{folder.name}_b" in planned["changes"]["models"]["removed"]
+    assert cli("model", "show", f"{folder.name}_b").code == 0
+
+
+def test_a_kind_without_files_is_not_pruned(cli: Cli, folder: Folder) -> None:
+    apply(cli, folder)
+    (folder.path / "models.yaml").unlink()
+    planned = apply(cli, folder, "--prune", "--dry-run")
+    assert planned["changes"]["models"]["removed"] == []
+    assert f"{folder.name}_a" in planned["changes"]["models"]["kept"]
+
+
+def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: Canned, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("channels.yaml", "channels: []\n")
+    for name in (f"{folder.number}/telemetry.csv", f"flows/{folder.name}.yaml"):
+        (tmp_path / name).unlink()
+    (tmp_path / folder.number).rmdir()
+    folder.write("models.yaml", "models: []\n")
+    canned.answer("GET /api/v1/channels", 200, {"items": [{"id": "1", "version": "v"}], "next_cursor": None})
+    canned.answer("GET /api/v1/model-templates", 200, {"items": [{"name": "t"}]})
+    canned.answer("GET /api/v1/models", 200, {"items": [{"name": "m"}], "next_cursor": None})
+    canned.answer("GET /api/v1/flows", 200, {"items": [{"id": "f", "status": "running"}], "next_cursor": None})
+    for path in ("channels/1", "model-templates/t", "models/m", "flows/f"):
+        canned.answer(f"DELETE /api/v1/{path}", 204, b"")
+    assert cli("apply", "-f", str(tmp_path), "--prune").code == 0
+    removed = [call for call, _ in canned.asked if call.startswith("DELETE")]
+    assert removed == [f"DELETE /api/v1/{p}" for p in ("flows/f", "models/m", "model-templates/t", "channels/1")]
+
+
+def test_an_error_on_the_way_says_how_far_it_came(cli: Cli, canned: Canned, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    for path in ("channels", "models", "flows"):
+        canned.answer(f"GET /api/v1/{path}", 200, {"items": [], "next_cursor": None})
+        canned.answer(f"POST /api/v1/{path}/validate", 200, {"valid": True, "problems": []})
+    canned.answer("GET /api/v1/model-templates", 200, {"items": []})
+    canned.answer(f"PUT /api/v1/channels/{folder.number}", 201, {})
+    for name in ("a", "b"):
+        canned.refuse(f"PUT /api/v1/models/{folder.name}_{name}", 503, "redis_away", "Redis is away")
+    ran = cli("apply", "-f", str(tmp_path))
+    assert ran.code == 6
+    assert f"applied before that: channel {folder.number}; apply again to go on" in ran.err
+
+
+def test_flows_are_started_once_on_demand(cli: Cli, folder: Folder) -> None:
+    assert apply(cli, folder, "--start")["started"] == [folder.name]
+    assert cli("flow", "show", folder.name, "--json").json["status"] == "running"
+    assert apply(cli, folder, "--start")["started"] == []
+    cli("flow", "stop", folder.name)
+    assert apply(cli, folder, "--start")["started"] == []  # somebody stopped it on purpose
+
+
+def test_an_input_that_no_channel_has_is_a_warning(cli: Cli, folder: Folder) -> None:
+    folder.change("models.yaml", f"comsrv:{folder.number}:m:1", f"comsrv:{folder.number}:m:99")
+    ran = cli("apply", "-f", str(folder.path), "--dry-run")
+    assert ran.code == 0
+    assert f"comsrv:{folder.number}:m:99, which channel {folder.number} lacks" in ran.err
+
+
+@pytest.mark.slow
+def test_the_micro_grid_runs_and_its_dispatch_moves_the_battery(cli: Cli, station: StationProcess) -> None:
+    assert cli("apply", "-f", str(EXAMPLE), "--start").code == 0
+    assert cli("apply", "-f", str(EXAMPLE), "--json").json["changed"] is False
+
+    def completed() -> bool:
+        cycles = cli("flow", "cycles", "dispatch", "--json").json["items"]
+        return any(cycle["status"] == "completed" for cycle in cycles)
+
+    wait_for(completed, "a dispatch cycle that completes", 30)
+    model = cli("model", "show", "power_balance", "--json").json
+    values = {point["address"].rpartition(":")[2]: point["value"] for point in model["values"]}
+    assert set(values) == set(model["outputs"])
+    assert 0 <= values["self_consumption"] <= 100
+    sent = cli("command", "send", "modsrv:power_balance:control:battery_power", "-20", "--wait", "--timeout", "20")
+    assert sent.code == 0, sent.err
+
+    def charges() -> bool:
+        points = cli("point", "get", "comsrv:1002:m:10001", "--json").json["items"]
+        return bool(points[0]["value"] < -1)
+
+    wait_for(charges, "the battery to charge", 20)
+    assert cli("flow", "delete", "dispatch", "--yes").code == 0
+    assert cli("model", "remove", "power_balance", "--yes").code == 0
+    assert cli("channel", "remove", "1001", "1002", "1003", "1004", "--yes").code == 0
