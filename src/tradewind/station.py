@@ -132,10 +132,10 @@ class Station:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
                 watches = [group.create_task(_forever(name, job), name=name) for name, job in self._flow_jobs_here]
             if "comsrv" in self.roles:
-                comsrv = self.points.acquisition().run(stops["comsrv"])
+                comsrv = _kept_up("comsrv", lambda: self.points.acquisition().run(stops["comsrv"]), stops["comsrv"])
                 running["comsrv"].append(group.create_task(comsrv, name="comsrv"))
             if "modsrv" in self.roles:
-                modsrv = self.points.engine().run(stops["modsrv"])
+                modsrv = _kept_up("modsrv", lambda: self.points.engine().run(stops["modsrv"]), stops["modsrv"])
                 running["modsrv"].append(group.create_task(modsrv, name="modsrv"))
             if api is not None:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
@@ -333,6 +333,17 @@ async def _open_exchange(settings: Settings) -> Exchange:
             if time.monotonic() > deadline:
                 raise
             log.warning("waits for the broker", error=error.message)
+            await asyncio.sleep(1)
+
+
+async def _kept_up(name: str, serve: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
+    """Serve a role until `stop` is set; an error ends neither it nor the others of this process."""
+    while not stop.is_set():
+        try:
+            await serve()
+        except* (TradewindError, RedisError) as errors:
+            log.error("a role met an error and begins anew", role=name, error=str(errors.exceptions[0]))
+        if not stop.is_set():
             await asyncio.sleep(1)
 
 

@@ -162,18 +162,26 @@ async def test_undeclared_points_are_refused_when_the_station_is_strict(
         assert "1001" not in {view["id"] for view in (await api.get("/channels", state="pushed"))["items"]}
 
 
-async def test_what_a_device_is_told_is_no_value_that_can_be_pushed(station: SmallStation, api: Flows) -> None:
+async def test_what_a_device_is_told_is_no_value_that_can_be_pushed(
+    station: SmallStation, api: Flows, eventually: Eventually
+) -> None:
     body = {"channels": {"7": {"a": {"1": 5}, "m": {"1": 5}}}}
     assert await api.post("/points", body) == {"accepted": 2}
     await station.points.channels.put([ChannelSpec("7", protocol="http")])
     assert await api.post("/points", body) == {"accepted": 2}
     await station.points.channels.put([ChannelSpec("7", protocol="virtual")])
-    await asyncio.sleep(2.1)  # what is known may be so old
+
+    async def is_refused() -> bool:
+        return (await api.client.post("/api/v1/points", json=body)).status_code == 422
+
+    await eventually(is_refused)  # what is known may be some seconds old
     error = (await api.ask("POST", "/points", 422, json=body))["error"]
     assert [(p["code"], p["path"]) for p in error["problems"]] == [("needs_a_command", "channels.7.a")]
 
 
-async def test_points_are_read_by_channel_kind_and_model(station: SmallStation, api: Flows) -> None:
+async def test_points_are_read_by_channel_kind_and_model(
+    station: SmallStation, api: Flows, eventually: Eventually
+) -> None:
     await api.post(
         "/points", {"channels": {"1": {"m": {"2": 2, "10": 3, "1": 1}, "s": {"1": 1}}, "2": {"m": {"1": 4}}}}
     )
@@ -186,8 +194,11 @@ async def test_points_are_read_by_channel_kind_and_model(station: SmallStation, 
     assert [item["value"] for item in both["items"]] == [4, 2]
     channel = ChannelSpec("1", protocol="http", points=(PointSpec(Kind.MEASUREMENT, "1", unit="kW"),))
     await station.points.channels.put([channel])
-    await asyncio.sleep(2.1)  # the board looks for units so often
-    assert (await api.get("/points", address="comsrv:1:m:1"))["items"][0]["unit"] == "kW"
+
+    async def has_unit() -> bool:
+        return bool((await api.get("/points", address="comsrv:1:m:1"))["items"][0]["unit"] == "kW")
+
+    await eventually(has_unit)
     assert (await api.get("/points", channel="77"))["items"] == []
     assert (await api.get("/points", model="nothing"))["items"] == []
 

@@ -88,7 +88,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(cli: Cli, folder: Fo
     folder.change(f"{folder.number}/telemetry.csv", "1,power,kW,1", "1,power,kW,0.1")
     folder.change("models.yaml", "x + 1", "x + 3")
     shown = cli("apply", "-f", str(folder.path), "--dry-run")
-    assert "+ points[m:1].scale: 0.1" in shown.out  # it was at its default
+    assert "~ points[m:1].scale: 1.0 → 0.1" in shown.out
     assert '~ calculations[y].expression: "x + 1" → "x + 3"' in shown.out
     assert "would apply: 2; unchanged: 2" in shown.out
     assert apply(cli, folder)["changed"] is True
@@ -218,6 +218,8 @@ def test_the_micro_grid_runs_and_its_dispatch_moves_the_battery(cli: Cli, statio
     values = {point["address"].rpartition(":")[2]: point["value"] for point in model["values"]}
     assert set(values) == set(model["outputs"])
     assert 0 <= values["self_consumption"] <= 100
+    assert cli("flow", "drain", "dispatch").code == 0  # else it would have the battery do something else soon
+    wait_for(lambda: cli("flow", "show", "dispatch", "--json").json["status"] == "stopped", "the flow stopped", 20)
     sent = cli("command", "send", "modsrv:power_balance:control:battery_power", "-20", "--wait", "--timeout", "20")
     assert sent.code == 0, sent.err
 

@@ -56,6 +56,15 @@ async def test_a_virtual_battery_reacts_to_what_is_written() -> None:
     assert reading == Reading(A, "1", 36)
 
 
+async def test_a_read_back_shows_what_was_just_written() -> None:
+    device = driver(point(M, 1, expression="a2 * 2"), point(A, 2, initial_value=1))
+    await device.connect()
+    await device.poll()
+    await device.write(device.channel.points[1], 5)
+    found = await device.read(device.channel.points[0])
+    assert found is not None and found.raw == 10
+
+
 def test_noise_stays_in_its_range_and_does_not_add_up() -> None:
     device = driver(point(M, 1, expression="value", initial_value=10, noise_range=0.5), seed=7)
     seen = [device.values_at(t)[0].raw for t in range(500)]

@@ -63,9 +63,7 @@ def test_a_script_says_what_it_does_takes_and_returns(name: str) -> None:
     listed = text.partition("KEYS")[2].partition("ARGV")[0]
     for number in sorted({int(n) for n in re.findall(r"KEYS\[(\d+)\]", body)}):
         assert re.search(rf"\b{number} [a-z]", listed), f"KEYS {number} is not described"
-    assert path_of(name).read_text(encoding="utf-8").startswith("#!lua"), (
-        "no shebang: flags would be ignored"
-    )
+    assert path_of(name).read_text(encoding="utf-8").startswith("#!lua"), "no shebang: flags would be ignored"
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -181,7 +181,8 @@ class ChannelRoutes:
             Endpoint(
                 "POST", every, self.create, "Declare a channel",
                 {201: ("It is new; a process begins to poll it within about a second", "Channel"),
-                 200: ("It stands so already", "Channel"), 409: STATE, 422: BAD}, TAG, about, body="ChannelDefinition", body_types=BODY_TYPES,
+                 200: ("It stands so already", "Channel"), 409: STATE, 422: BAD}, TAG, about,
+                body="ChannelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint(
                 "POST", f"{every}/validate", self.validate, "Check a channel; nothing is stored",
