@@ -60,3 +60,9 @@ async def link(any_redis: servers.Server | servers.Cluster) -> AsyncIterator[Lin
     link = await open_link(RedisSettings(url=any_redis.url))
     yield link
     await link.close()
+
+
+@pytest.fixture(autouse=True)
+def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is run inside this process must not send the logs of later tests to its own, closed, stream."""
+    monkeypatch.setattr("tradewind.logs.configure_logging", lambda settings: None)

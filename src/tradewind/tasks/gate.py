@@ -182,11 +182,13 @@ class RedisGate(Gate):
         assert self._plane is not None
         while True:
             client = self._plane.link.new_client()
-            pubsub = client.pubsub(ignore_subscribe_messages=True)
+            pubsub = client.pubsub()
             try:
                 await pubsub.subscribe(self._plane.keys.reply(self._client_id))
-                self._listening.set()
                 async for message in pubsub.listen():
+                    if message["type"] != "message":  # the server has heard of it
+                        self._listening.set()
+                        continue
                     told = self._waiting.get(message["data"].decode())
                     if told is not None and not told.done():
                         told.set_result(None)

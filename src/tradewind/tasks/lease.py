@@ -33,6 +33,8 @@ class LeaseKeeper:
         self._locks = locks
         self._on_lost = on_lost
         self.status = "active"
+        #: When the last renewal that succeeded was begun, by `time.monotonic`.
+        self.renewed = time.monotonic()
         self._stop = threading.Event()
         self._poke = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lease-{store.id}", daemon=True)
@@ -58,6 +60,7 @@ class LeaseKeeper:
                 if not self._store.beat_from_thread(client, self.status, self._locks()):
                     self._on_lost()
                     break
+                self.renewed = began
                 wait = self._renew_s
             except (redis.RedisError, OSError, Unavailable) as error:
                 log.warning("lease not renewed", worker=self._store.id, error=str(error))

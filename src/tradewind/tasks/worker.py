@@ -83,6 +83,7 @@ class Worker:
         self._fields = {"capacity": capacity, "status": "active", "pull": "1", **fields}
         self._types = dict(types)
         self._rooms = dict(rooms or {})
+        self._lease_s = plane.all_settings.scheduler.lease_s
         #: Told about control messages that are not for the worker itself.
         self.listeners: list[Callable[[str], None]] = []
         self._runs: dict[str, _Run] = {}
@@ -248,8 +249,12 @@ class Worker:
         await asyncio.sleep(0)  # what does not wait has ended now
 
     def _begin(self) -> None:
-        """Fill the free slots."""
+        """Fill the free slots; not after a pause longer than the lease (SIGSTOP, say): others have the tasks by now."""
         loop = asyncio.get_running_loop()
+        if self._ahead and self._keeper is not None and time.monotonic() - self._keeper.renewed > self._lease_s:
+            log.warning("tasks are not begun: the lease has run out", worker=self.id, tasks=len(self._ahead))
+            self._ahead.clear()
+            self._keeper.renew_now()
         while self._ahead and len(self._runs) < self.capacity:
             taken = self._ahead.popleft()
             run = _Run(taken, Running(taken.id, taken.type, taken.attempt, taken.token, self._report))
