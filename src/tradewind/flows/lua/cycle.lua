@@ -46,10 +46,7 @@ end
 
 local EVENTS, watched = ARGV[3]:gsub('task:events$', 'flow:events'), nil
 local function tell(event, c, node, status)
-  if watched == nil then
-    watched = string.find(P, '{', 1, true) ~= nil or redis.call('PUBSUB', 'NUMSUB', EVENTS)[2] > 0
-      or redis.call('PUBSUB', 'NUMPAT') > 0
-  end
+  if watched == nil then watched = is_heard(EVENTS) end
   if watched then
     redis.call('PUBLISH', EVENTS, '{"event":"' .. event .. '","flow_id":"' .. c.flow .. '","cycle":' .. c.n .. ',"node_id":'
       .. (node and '"' .. node .. '"' or 'null') .. ',"status":"' .. status .. '","timestamp":' .. SEC .. '}')
@@ -107,7 +104,7 @@ local function show(c, id, node, status, worker, message, progress)
   local key = P .. 'trading_flow:node:' .. tid
   redis.call('HSET', key, 'status', status, 'updated_at', SECONDS, 'error_message',
     (status == 'failed' or status == 'terminated' or status == 'skipped') and message or '')
-  if status ~= 'running' then redis.call('EXPIRE', key, DAY) end -- it has one from when the cycle was opened
+  if status == 'pending' or status == 'skipped' or now - tonumber(c.start) > 3600000 then redis.call('EXPIRE', key, DAY) end
   redis.call('SET', P .. 'node_tasks:' .. tid, '{"node_task_id":"' .. tid .. '","flow_id":"' .. c.flow .. '","cycle":' .. c.n
     .. ',"node_id":"' .. id .. '","node_type":"' .. node.t .. '","worker_id":"' .. worker .. '","status":"' .. status
     .. '","registered_at":"' .. c.began .. '","updated_at":"' .. AT .. '","message":' .. quote(message) .. ',"progress":'

@@ -21,7 +21,8 @@ for i = 1, #ids do
 end
 push('ZREM', KEYS[2], gone)
 local capacity = tonumber(ARGV[8])
-if capacity > 0 and redis.call('HGET', KEYS[1], 'gen') == ARGV[7] and redis.call('HGET', KEYS[1], 'status') == 'active' then
+local known = capacity > 0 and redis.call('HMGET', KEYS[1], 'gen', 'status')
+if known and known[1] == ARGV[7] and known[2] == 'active' then
   me, room = worker, capacity - redis.call('ZCARD', KEYS[2]) - redis.call('LLEN', KEYS[3])
 end
 local ENDS = { SUCCESS = 'completed', FAILED = 'failed', DEAD = 'failed', TIMEOUT = 'failed', CANCELLED = 'terminated' }
@@ -29,6 +30,7 @@ local stops, batch = {}, {}
 for i = 1, #ids do
   local at = FROM + (i - 1) * STRIDE
   local c = cycle_of(ARGV[at + 8], ARGV[at + 9])
+  serves[ARGV[at + 2]] = true -- it has just run one
   if c then
     batch[c] = batch[c] or {}
     table.insert(batch[c], ARGV[at + 10])
@@ -93,6 +95,5 @@ for _, s in ipairs(stops) do -- a successful early end: what is left of the comp
   halt(c, nodes_of(c, asked[2] == 'flow' and 'all' or node_of(c, node).k), 'terminated', 'Stopped by ' .. node .. ': ' .. asked[1])
 end
 settle_cycles()
-if #gone > 0 and (redis.call('LLEN', P .. 'queue:normal') > 0 or redis.call('LLEN', P .. 'queue:high') > 0
-    or redis.call('EXISTS', P .. 'queue:parked') == 1) then wake() end
+if #gone > 0 and redis.call('EXISTS', P .. 'queue:normal', P .. 'queue:high', P .. 'queue:parked') > 0 then wake() end
 return { verdicts, given }

@@ -20,13 +20,17 @@ local IS_ARCHIVED = ARGV[4] == '1'
 local FORGETS = not IS_ARCHIVED and ARGV[5] == '0' -- results are off: what ends well is gone at once
 local LETTER_MS = '604800000' -- without an archive a dead letter waits 7 days
 
-local heard
--- Publish a transition, unless nobody listens (in a cluster the listener may be on another node).
-local function announce(event, id, kind)
-  if heard == nil then
-    heard = string.find(P, '{', 1, true) ~= nil or redis.call('PUBSUB', 'NUMSUB', ARGV[3])[2] > 0
-      or redis.call('PUBSUB', 'NUMPAT') > 0
+local heard, has_patterns
+-- Whether anybody may hear what is published there (in a cluster the listener may be on another node).
+local function is_heard(channel)
+  if has_patterns == nil then
+    has_patterns = string.find(P, '{', 1, true) ~= nil or redis.call('PUBSUB', 'NUMPAT') > 0
   end
+  return has_patterns or redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
+end
+-- Publish a transition, unless nobody listens.
+local function announce(event, id, kind)
+  if heard == nil then heard = is_heard(ARGV[3]) end
   if heard then
     redis.call('PUBLISH', ARGV[3], '{"event":"task_' .. event .. '","task_id":"' .. id .. '","task_type":"' .. kind
       .. '","timestamp":' .. SEC .. '}')
