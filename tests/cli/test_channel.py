@@ -20,7 +20,7 @@ def test_a_channel_is_declared_listed_shown_and_removed(cli: Cli, plant: Plant) 
     plant.run()
     listed = {channel["id"]: channel for channel in cli("channel", "list", "--json").json["items"]}
     assert listed[plant.number]["counts"] == {"m": 1, "s": 1, "c": 1, "a": 1}
-    assert "1m 1s 1c 1a" in cli("channel", "list", "--state", "online").out
+    wait_for(lambda: "1m 1s 1c 1a" in cli("channel", "list", "--state", "online").out, "the channel online", 20)
     shown = cli("channel", "show", plant.number)
     assert "Tank" in shown.out
     assert f"comsrv:{plant.number}:m:1" in shown.out
