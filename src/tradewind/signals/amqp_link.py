@@ -51,6 +51,7 @@ class AmqpLink:
         self._channel_of: dict[str, Channel] = {}
         self._consume_lock = asyncio.Lock()
         self._desks = [Desk(listening, answer_s) for _ in range(_DESKS)]
+        self._turns = itertools.cycle(self._desks)
         self._in_flight: set[str] = set()
         self._numbers = itertools.count()
         self._watch(publisher)
@@ -219,11 +220,9 @@ class AmqpLink:
 
     async def _administer(self, names: Sequence[str], work: Work) -> None:
         """Spread the work over the desks: the broker takes milliseconds for a queue, and serves several at a time."""
-        parts = [names[start : start + _PART] for start in range(0, len(names), _PART)]
-        desks = itertools.cycle(self._desks)
-        results = await asyncio.gather(
-            *(desk.do(part, work) for part, desk in zip(parts, desks, strict=False)), return_exceptions=True
-        )
+        size = max(1, min(_PART, -(-len(names) // len(self._desks))))
+        parts = [names[start : start + size] for start in range(0, len(names), size)]
+        results = await asyncio.gather(*(next(self._turns).do(part, work) for part in parts), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
