@@ -35,7 +35,7 @@ async def test_a_worker_stopped_past_its_lease_loses_its_tasks_and_joins_again(m
         scheduler = site.start("scheduler")
         stopped = site.start_worker(worker_id="w1")
         async with probe(site) as there:
-            ids = await there.submit("nap", [(2000,)] * 3) + await there.submit("exclusive_nap", [(2000,)])
+            ids = await there.submit("nap", [(4000,)] * 3) + await there.submit("exclusive_nap", [(4000,)])
             await there.wait_until(lambda: len(site.ledger()) == len(ids), "begin", 10)
             other = site.start_worker(worker_id="w2")
             paused_at = time.monotonic()

@@ -11,7 +11,7 @@ import pytest
 from tests import servers
 from tests.points.board_room import BoardRoom, board_room
 from tradewind.clock import Clock
-from tradewind.errors import Invalid
+from tradewind.errors import Invalid, Unavailable
 from tradewind.points.board import Batch
 from tradewind.points.feed import FeedBatch, FeedEntry, FeedReader, id_of
 from tradewind.points.feed_trim import feed_state, forget_consumer, trim_feed
@@ -209,7 +209,12 @@ async def test_a_reader_survives_a_restart_of_the_server(key_prefix: str) -> Non
             async def consume() -> None:
                 async for batch in reader:
                     found.extend(seen(batch))
-                    await reader.commit(batch)
+                    while True:
+                        try:
+                            await reader.commit(batch)
+                            break
+                        except Unavailable:  # it is just being killed
+                            await asyncio.sleep(0.05)
                     if found[-1] == 3:
                         break
 

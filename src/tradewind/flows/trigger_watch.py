@@ -21,8 +21,8 @@ from tradewind.redis.connection import translated
 
 log = structlog.get_logger(__name__)
 CONSUMER = "flow-triggers"
-#: How long a list of triggers is used before it is read again.
-FRESH_S = 1.0
+#: How long a list of triggers is used before it is read again: a flow that was just started misses nothing.
+FRESH_S = 0.0
 
 
 class TriggerWatch:
