@@ -115,9 +115,15 @@ class AmqpSettings(_Group):
 
 
 class InfluxSettings(_Group):
-    """InfluxDB; empty means history in SQLite."""
+    """InfluxDB; empty means history in files of our own. With `bucket` (2.x, 3.x) or with `database` (1.x)."""
 
     url: HttpUrl = ""
+    database: str = "tradewind"
+    user: str = ""
+    password: Secret = ""
+    bucket: str = ""
+    org: str = ""
+    token: Secret = ""
 
 
 class TaskSettings(_Group):
@@ -162,8 +168,55 @@ class PointSettings(_Group):
     feed_max_bytes: Count = 256_000_000
     future_s: Seconds = 5
     stale_s: Seconds = 30
+    lease_s: Seconds = 10
     command_timeout_s: Seconds = 10
     command_expiry_s: Seconds = 30
+
+
+class RuleSettings(_Group):
+    """`loop_depth` firings of a rule that acts within `loop_window_s` stop it."""
+
+    history_keep: Count = 1000
+    history_days: Count = 7
+    loop_depth: Count = 10
+    loop_window_s: Seconds = 10
+
+
+class AlarmSettings(_Group):
+    """`escalate_s`: 0 = only alarms whose rule says so escalate. A flood begins with `flood_count` alarms in
+    `flood_window_s` and ends below `flood_end`."""
+
+    retention_days: Count = 30
+    journal_days: Count = 365
+    escalate_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
+    shelve_max_s: Seconds = 86_400
+    flood_count: Count = 10
+    flood_end: Count = 5
+    flood_window_s: Seconds = 600
+
+
+class NotifySettings(_Group):
+    """`allow_private`: webhooks may go to loopback, link-local and private addresses; `allow_hosts` only to these."""
+
+    allow_private: bool = False
+    allow_hosts: Words = []
+    timeout_s: Seconds = 10
+    max_attempts: Count = 8
+    group_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
+    group_interval_s: Seconds = 300
+
+
+class HistorySettings(_Group):
+    """In files of our own, or in InfluxDB when `influx.url` is set. Days that each kind is kept; 0 = for ever."""
+
+    enabled: bool = True
+    raw_days: CountOrNone = 30
+    minute_days: CountOrNone = 365
+    hour_days: CountOrNone = 0
+    spool_max_bytes: Count = 1_000_000_000
+    spool_max_age_s: Seconds = 604_800
+    max_points: Count = 100_000
+    max_series: Count = 100
 
 
 class WorkerSettings(_Group):
@@ -230,6 +283,10 @@ class Settings(BaseSettings):
     flows: FlowSettings = FlowSettings()
     signals: SignalSettings = SignalSettings()
     points: PointSettings = PointSettings()
+    rules: RuleSettings = RuleSettings()
+    alarms: AlarmSettings = AlarmSettings()
+    notify: NotifySettings = NotifySettings()
+    history: HistorySettings = HistorySettings()
     worker: WorkerSettings = WorkerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     api: ApiSettings = ApiSettings()

@@ -310,6 +310,10 @@ class Keys:
         """hash; channel id → `process:ms when its lease ends` of the process that polls it. Swept with the channels. channel_claim."""
         return f"{self.p}points:owners"
 
+    def channel_pollers(self) -> str:
+        """zset; process that polls channels → ms when it counts as gone unless it renews its leases: channels are shared evenly among them. Swept as it is used. channel_claim."""
+        return f"{self.p}points:pollers"
+
     def channels_pushed(self) -> str:
         """set; `channel:kind` of hashes that were written without a declared channel. Until the channel is removed. board_write."""
         return f"{self.p}points:pushed"
@@ -402,6 +406,166 @@ class Keys:
         """stream; one entry per transition of a command: id, from, to, at, address, value, source, who, reason, result, message. About the last 10,000. Command scripts."""
         return f"{self.p}cmd:journal"
 
+    # rules
+
+    def rule(self, rule_id: str) -> str:
+        """string; the rule as JSON. No TTL. rule_change. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:rule:{rule_id}"
+
+    def rules(self) -> str:
+        """set; ids of all rules. No TTL. rule_change. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:rules"
+
+    def rule_group(self, group_id: str) -> str:
+        """string; the group as JSON. No TTL. rule_change. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:group:{group_id}"
+
+    def rule_groups(self) -> str:
+        """set; ids of all groups. No TTL. rule_change. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:groups"
+
+    def rule_group_rules(self, group_id: str) -> str:
+        """set; ids of the rules of a group. With the group. rule_change. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:group:{group_id}:rules"
+
+    def rule_history(self, rule_id: str) -> str:
+        """list; executions of a rule as JSON, newest first. Bounded by `rules.history_keep`, older than `rules.history_days` are dropped as it grows and by the sweeper. rule_commit, rule_done. Seed 001 §3.4."""
+        return f"{self.p}rulesrv:history:{rule_id}"
+
+    def rules_version(self) -> str:
+        """string; how often rules or groups were changed: the notice to read them again. No TTL. rule_change."""
+        return f"{self.p}rulesrv:version"
+
+    def rule_states(self) -> str:
+        """hash; rule id → msgpack of what its conditions and timers remember. With the rule. rule_commit."""
+        return f"{self.p}rulesrv:states"
+
+    def rule_figures(self) -> str:
+        """hash; `{rule id}:{word}` → triggered, failed, ms of all executions. With the rule. rule_commit, rule_done."""
+        return f"{self.p}rulesrv:figures"
+
+    def rule_outbox(self) -> str:
+        """stream; one entry per execution whose actions are still to be carried out. Until they are. rule_commit, rule_done."""
+        return f"{self.p}rulesrv:outbox"
+
+    def rules_leader(self) -> str:
+        """string; id of the process that judges the rules. 10 s, renewed. Leadership."""
+        return f"{self.p}rulesrv:leader"
+
+    def rules_epoch(self) -> str:
+        """string; counts the terms of rulesrv:leader; rule_commit compares it. No TTL. Leadership."""
+        return f"{self.p}rulesrv:epoch"
+
+    # alarms
+
+    def alarm(self, alarm_id: str) -> str:
+        """hash; id, title, description, level, status, category, priority, tags, source_point, threshold_value, actual_value, created_at, updated_at, acknowledged_by, acknowledged_at, resolved_at, data; ours: rule_id, count, first_seen, last_seen, shelved_until, cause, version, … No TTL; removed `alarms.retention_days` after it was resolved. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:{alarm_id}"
+
+    def alarm_category(self, category: str) -> str:
+        """set; ids of alarms. With the alarms. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:category:{category}"
+
+    def alarm_level(self, level: str) -> str:
+        """set; ids of alarms. With the alarms. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:level:{level}"
+
+    def alarm_status(self, status: str) -> str:
+        """set; ids of alarms. With the alarms. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:status:{status}"
+
+    def alarm_date(self, date: str) -> str:
+        """set; ids of alarms created on that day (UTC, YYYY-MM-DD). With the alarms. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:date:{date}"
+
+    def alarm_bucket(self, hour: str) -> str:
+        """hash; id of an alarm created in that hour (UTC, YYYYMMDDHH) → its record as compressed JSON. With the alarms. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:buckets:{hour}"
+
+    def alarm_realtime(self) -> str:
+        """hash; `category:id` of each open alarm → JSON with id, level, created_at. Until it is resolved. Alarm scripts. Seed 001 §3.2."""
+        return f"{self.p}alarm:realtime"
+
+    def alarm_open(self) -> str:
+        """hash; `{rule id}|{source}` → id of the one open alarm. Until it is resolved. Alarm scripts."""
+        return f"{self.p}alarm:open"
+
+    def alarm_order(self, name: str) -> str:
+        """zset; ids of alarms, score = ms when they were created: `all`, `open`, and per level among the open ones `open:{level}`. With the alarms. Alarm scripts."""
+        return f"{self.p}alarm:order:{name}"
+
+    def alarm_timers(self) -> str:
+        """zset; `escalate:{id}`, `unshelve:{id}`, `close:{id}`; score = ms when it is due. Until done. Alarm scripts."""
+        return f"{self.p}alarm:timers"
+
+    def alarm_recent(self) -> str:
+        """zset; ids of alarms raised in the last `alarms.flood_window_s`; score = ms. Trimmed with each. Alarm scripts."""
+        return f"{self.p}alarm:recent"
+
+    def alarm_figures(self) -> str:
+        """hash; counts and sums for the statistics: raised, acknowledged, resolved, ack_ms, resolve_ms, `level:{level}`, flood_since, … No TTL. Alarm scripts."""
+        return f"{self.p}alarm:figures"
+
+    def alarm_talkers(self) -> str:
+        """zset; `{rule id}|{source}` → how often it was raised. Bounded to the 1000 busiest. Alarm scripts."""
+        return f"{self.p}alarm:talkers"
+
+    def alarm_journal(self) -> str:
+        """stream; one entry per transition of an alarm, until it stands in SQL; consumers keep their place in it. Alarm scripts."""
+        return f"{self.p}alarm:journal"
+
+    def faults(self) -> str:
+        """stream; what rooms report of their own faults: code, source, level, message, state raise|clear, at. About the last 10,000. faults.report."""
+        return f"{self.p}station:faults"
+
+    def cursors(self) -> str:
+        """hash; reader of a stream (faults, alarm journal) → id of the last entry whose effect it has stored. Until removed. The readers."""
+        return f"{self.p}station:cursors"
+
+    # notifications
+
+    def notify_policy(self) -> str:
+        """string; targets, routes, quiet hours and escalation as JSON. No TTL. NotifyStore."""
+        return f"{self.p}notify:policy"
+
+    def notify_outbox(self) -> str:
+        """stream; what is to be told: one entry per message, written by the script that made the reason. Until it is planned. Alarm scripts, rule_commit."""
+        return f"{self.p}notify:outbox"
+
+    def notify_jobs(self) -> str:
+        """hash; id of a delivery → JSON: target, messages, attempts, next try, error. Until delivered or given up. notify_plan, notify_done."""
+        return f"{self.p}notify:jobs"
+
+    def notify_due(self) -> str:
+        """zset; ids of deliveries; score = ms of the next try. With the job. notify_plan, notify_done."""
+        return f"{self.p}notify:due"
+
+    def notify_log(self) -> str:
+        """stream; one entry per delivery that ended: target, count, status, attempts, error. About the last 10,000. notify_done."""
+        return f"{self.p}notify:log"
+
+    # history
+
+    def history_policy(self) -> str:
+        """string; what is recorded, as JSON: batch_config, subscribe, policies. No TTL. HistoryStore. Seed 001 §4.5."""
+        return f"{self.p}history:policy"
+
+    def history_status(self) -> str:
+        """hash; written, spooled, dropped, refused, lag_ms, behind, sink and more. Written once a second by the recorder. Seed 001 §4.5."""
+        return f"{self.p}history:status"
+
+    def history_refused(self) -> str:
+        """stream; samples that the sink refused, and why. About the last 10,000. The recorder."""
+        return f"{self.p}history:refused"
+
+    def history_leader(self) -> str:
+        """string; id of the process that records. 10 s, renewed. Leadership."""
+        return f"{self.p}history:leader"
+
+    def history_epoch(self) -> str:
+        """string; counts the terms of history:leader. No TTL. Leadership."""
+        return f"{self.p}history:epoch"
+
     # limits and figures
 
     def rate_second(self, task_type: str) -> str:
@@ -449,6 +613,10 @@ class Keys:
     def command_events(self) -> str:
         """channel; JSON `event, command_id, address, status, timestamp` for each transition of a command."""
         return f"{self.channel_prefix}cmd:events"
+
+    def alarm_events(self) -> str:
+        """channel; JSON `event, alarm_id, rule_id, source, level, status, timestamp` for each transition of an alarm."""
+        return f"{self.channel_prefix}alarm:events"
 
     def reply(self, client_id: str) -> str:
         """channel; id of a task that ended and that this client waits for."""
