@@ -3,13 +3,14 @@
 # As root on Debian it installs what is missing and starts nothing; otherwise it says what to install.
 # Something still missing is an error with CI=true; at home the tests that need it skip.
 set -euo pipefail
-packages=(redis-server rabbitmq-server influxdb postgresql mosquitto chromium)
+packages=(redis-server rabbitmq-server influxdb postgresql mosquitto chromium libmodbus5)
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 is_installed() {
   case $1 in
     influxdb) command -v influxd >/dev/null ;;
     postgresql) command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null ;;
+    libmodbus5) ldconfig -p | grep -q 'libmodbus\.so\.5' ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }

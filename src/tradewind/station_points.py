@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Mapping
 
 from tradewind.ids import short_random
 from tradewind.models.engine import ModelEngine
+from tradewind.models.spec import ModelSpec
 from tradewind.models.store import ModelStore
 from tradewind.points.acquisition import Acquisition
-from tradewind.points.address import Address
+from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.board import Board
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.command_run import CommandRunner
 from tradewind.points.commands import Commands
 from tradewind.points.feed_trim import trim_feed
 from tradewind.points.plane import PointPlane
-from tradewind.points.spec import PointSpec
+from tradewind.points.spec import Kind, PointSpec
 from tradewind.redis.connection import Link
 from tradewind.settings import Settings
 
 #: How old the descriptions of points may be that values are shown with.
 FRESH_S = 2.0
+#: Channel or model, kind, point or field.
+Key = tuple[str, str, str]
+KIND_ORDER = tuple(kind.value for kind in Kind)
 
 
 class PointRoom:
@@ -34,10 +39,13 @@ class PointRoom:
         self.commands = Commands(self.plane, self.board, self.channels, self.models.find_control)
         self._known: dict[tuple[str, str, str], PointSpec] = {}
         self._versions: dict[str, str] = {}
+        self._fields: dict[tuple[str, str, str], PointSpec] = {}
+        self._models_version = ""
         self._looked = 0.0
 
     async def look(self) -> None:
-        """Learn what the channels say of their points (units, ages), if that was long ago. Raises Unavailable."""
+        """Learn what channels say of their points (units, ages) and models of their fields, if that was long ago.
+        Raises Unavailable."""
         if time.monotonic() - self._looked < FRESH_S:
             return
         versions = await self.channels.versions()
@@ -50,16 +58,30 @@ class PointRoom:
                 if channel is not None:
                     kept |= {(channel.id, point.kind.value, point.id): point for point in channel.points}
             self._known, self._versions = kept, versions
+        definitions = await self.models.load()
+        if definitions.version != self._models_version:
+            self._fields = _fields(definitions.specs.values())
+            self._models_version = definitions.version
         self._looked = time.monotonic()
 
     def _describe(self, address: Address) -> PointSpec | None:
-        return self._known.get((address.entity, str(address.kind), address.field))
+        known = self._known if address.is_point else self._fields
+        return known.get((address.entity, str(address.kind), address.field))
+
+    async def find(self, text: str) -> list[tuple[Address, str]]:
+        """Address and name of each point with that text in one of them, in any case: declared points in the order of
+        their numbers, pushed ones among them, then fields of models. Raises Unavailable."""
+        await self.look()
+        pushed = await self.board.pushed()
+        return await asyncio.to_thread(_find, text.lower(), self._known, pushed, self._fields)
 
     def acquisition(self) -> Acquisition:
         """What polls the devices and carries commands out: the role comsrv."""
         owner = f"comsrv-{short_random()}"
         commands = CommandRunner(self.commands.store, self.board, owner)
-        return Acquisition(self.plane, self.board, self.channels, commands=commands, owner=owner)
+        return Acquisition(
+            self.plane, self.board, self.channels, commands=commands, owner=owner, lease_s=self.plane.settings.lease_s
+        )
 
     def engine(self) -> ModelEngine:
         """What computes the models: the role modsrv."""
@@ -74,3 +96,29 @@ class PointRoom:
 
     async def close(self) -> None:
         await self.plane.close()
+
+
+def _fields(models: Iterable[ModelSpec]) -> dict[tuple[str, str, str], PointSpec]:
+    """The outputs and controls by model, kind and field."""
+    found = {}
+    for model in models:
+        for kind, fields in ((MEASUREMENT, model.outputs), (CONTROL, model.controls)):
+            for item in fields:
+                found[model.name, kind, item.field] = PointSpec(Kind.MEASUREMENT, item.field, unit=item.unit)
+    return found
+
+
+def _find(
+    text: str, known: Mapping[Key, PointSpec], pushed: Iterable[Key], fields: Mapping[Key, PointSpec]
+) -> list[tuple[Address, str]]:
+    points = {
+        key: spec.name for key, spec in known.items() if text in _said("comsrv", key) or text in spec.name.lower()
+    }
+    points |= {key: "" for key in pushed if key not in known and text in _said("comsrv", key)}
+    order = sorted(points, key=lambda key: (len(key[0]), key[0], KIND_ORDER.index(key[1]), len(key[2]), key[2]))
+    found = [(Address("comsrv", *key), points[key]) for key in order]
+    return found + [(Address("modsrv", *key), "") for key in sorted(fields) if text in _said("modsrv", key)]
+
+
+def _said(service: str, key: Key) -> str:
+    return f"{service}:{key[0]}:{key[1]}:{key[2]}".lower()

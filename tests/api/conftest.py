@@ -23,10 +23,11 @@ from tradewind.flows.node_registry import node_types
 from tradewind.flows.plane import FlowPlane
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import open_link, translated
-from tradewind.settings import ApiSettings, PointSettings, RedisSettings, Settings
-from tradewind.sql import open_sql
+from tradewind.settings import ApiSettings, NotifySettings, PointSettings, RedisSettings, Settings
+from tradewind.sql import Sql, open_sql
 from tradewind.station import Station
 from tradewind.station_points import PointRoom
+from tradewind.station_rules import RuleRoom
 from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.function import Parameter, Signature
@@ -51,17 +52,18 @@ class SmallStation:
     name = "small"
     version = "1.2.3"
 
-    def __init__(self, plane: Plane, archive: TaskArchive) -> None:
+    def __init__(self, plane: Plane, sql: Sql) -> None:
         self.settings = plane.all_settings
         self.plane = plane
-        self.archive = archive
-        self.tasks = TaskStore(plane, archive)
+        self.archive = TaskArchive(sql)
+        self.tasks = TaskStore(plane, self.archive)
         self.control = TaskControl(plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(plane)
         flows = FlowStore(FlowPlane(plane))
         self.flows = FlowControl(flows, KnownTypes(flows.plane, node_types), None)
         self.points = PointRoom(plane.link, plane.all_settings)
+        self.rules = RuleRoom(self.points, sql)
         self.reported = ""
         self.health_calls = 0
 
@@ -102,7 +104,12 @@ class SmallStation:
 
 @asynccontextmanager
 async def small_station(
-    url: str, prefix: str, folder: Path, points: PointSettings | None = None, **api: Any
+    url: str,
+    prefix: str,
+    folder: Path,
+    points: PointSettings | None = None,
+    notify: NotifySettings | None = None,
+    **api: Any,
 ) -> AsyncIterator[SmallStation]:
     settings = Settings(
         data_dir=folder,
@@ -110,11 +117,12 @@ async def small_station(
         redis=RedisSettings(url=url, dial_timeout_s=1),
         api=ApiSettings(**api),
         points=points or PointSettings(),
+        notify=notify or NotifySettings(),
     )
     link = await open_link(settings.redis)
     sql = await open_sql("", folder)
     try:
-        yield SmallStation(Plane(link, settings), TaskArchive(sql))
+        yield SmallStation(Plane(link, settings), sql)
     finally:
         await sql.close()
         await link.close()

@@ -203,3 +203,77 @@ async def test_without_redis_every_route_says_so(key_prefix: str, tmp_path: Path
             ):  # fmt: skip
                 options = {} if body is None else {"json": body}
                 assert (await api.ask(method, path, 503, **options))["error"]["message"]
+
+
+MQTT: dict[str, Any] = {
+    "id": 3,
+    "protocol": "mqtt",
+    "enabled": False,
+    "parameters": {"host": "broker", "username": "ada", "password": "hunter-2"},
+    "points": [{"kind": "m", "id": 1, "mapping": {"topic": "a"}}],
+}
+
+
+async def test_a_secret_is_shown_as_stars_and_stars_keep_it(station: SmallStation, api: Flows) -> None:
+    async def stored() -> Any:
+        return (await station.points.channels.get("3")).parameters
+
+    made = await api.post("/channels", MQTT, 201)
+    assert made["config"]["parameters"] == {**MQTT["parameters"], "password": "***"}
+    assert (await stored())["password"] == "hunter-2"
+    shown = await api.get("/channels/3")
+    assert "hunter" not in str(shown) and shown["config"] == made["config"]
+    again = await api.ask("PUT", "/channels/3", 200, json=shown["config"])
+    assert again["version"] == made["version"], "nothing has changed"
+    assert await api.post("/channels", shown["config"], 200) == again
+    moved = {**shown["config"], "parameters": {**shown["config"]["parameters"], "host": "elsewhere"}}
+    assert (await api.ask("PUT", "/channels/3", 200, json=moved))["version"] != made["version"]
+    assert await stored() == {**MQTT["parameters"], "host": "elsewhere"}
+    assert (await api.ask("PUT", "/channels", 200, json=[shown["config"]]))["changed"] == ["3"]
+    assert await stored() == MQTT["parameters"]
+    yaml = {"Content-Type": "application/yaml"}
+    text = 'protocol: mqtt\nparameters: {host: b, password: "***"}\npoints: {m: [{id: 1, mapping: {topic: a}}]}'
+    await api.ask("PUT", "/channels/3", 200, content=text, headers=yaml)
+    assert await stored() == {"host": "b", "password": "hunter-2"}
+    lost = {**shown["config"], "id": 4}
+    error = (await api.ask("POST", "/channels", 422, json=lost))["error"]
+    assert [(p["code"], p["path"]) for p in error["problems"]] == [("no_secret", "parameters.password")]
+    assert (await api.post("/channels/validate", lost))["problems"] == error["problems"]
+    assert (await api.post("/channels/validate", shown["config"]))["valid"] is True
+
+
+async def test_many_channels_are_declared_and_removed_at_once(api: Flows, comsrv: None, eventually: Eventually) -> None:
+    many = [{**PV, "id": number} for number in range(1, 61)]
+    assert await api.post("/channels/validate", {"channels": many}) == {"valid": True, "problems": []}
+    made = await api.ask("PUT", "/channels", 200, json={"channels": many})
+    assert made == {
+        "channels": [str(n) for n in range(1, 61)],
+        "changed": [str(n) for n in range(1, 61)],
+        "removed": [],
+    }
+    assert (await api.ask("PUT", "/channels", 200, json=many))["changed"] == []
+
+    async def is_online() -> bool:
+        return len((await api.get("/channels", state="online"))["items"]) == 60
+
+    await eventually(is_online)
+    await api.post("/points", {"channels": {"99": {"m": {"1": 1}}}})
+    gone = {"remove": [*range(2, 61), 99], "channels": [{**PV, "id": 1, "name": "left"}]}
+    assert (await api.ask("PUT", "/channels", 200, json=gone))["changed"] == ["1"]
+    assert [(c["id"], c["name"]) for c in (await api.get("/channels"))["items"]] == [("1", "left")]
+    assert (await api.get("/points", address="comsrv:60:m:10001"))["items"][0]["value"] is None
+
+
+async def test_a_change_of_many_channels_is_checked_before_anything_is_stored(api: Flows) -> None:
+    bad = {**PV, "id": 2, "protocol": "virtuel"}
+    for body, paths in (
+        ([PV, bad, 5], ["channels[1].protocol", "channels[2].$"]), ([PV, PV], ["channels[1].id"]), ([], ["channels"]),
+        ({"channels": [PV], "remove": ["7"]}, ["remove[0]"]), ({"channels": PV}, ["channels"]), (7, ["channels"]),
+        ({"chanels": [PV]}, ["chanels"]), ({"channels": [PV], "remove": 7}, ["remove"]),
+    ):  # fmt: skip
+        error = (await api.ask("PUT", "/channels", 422, json=body))["error"]
+        assert [p["path"] for p in error["problems"]] == paths and error["hint"], (body, error)
+    assert (await api.get("/channels"))["items"] == []
+    await api.post("/channels", PV, 201)
+    error = (await api.ask("PUT", "/channels", 422, json={"channels": [PV], "remove": [1001]}))["error"]
+    assert [(p["code"], p["path"]) for p in error["problems"]] == [("given_twice", "remove[0]")]

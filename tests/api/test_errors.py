@@ -37,7 +37,7 @@ def check(answer: Response, status: int, code: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "hint"),
     [
-        (b"", "at the end"),
+        (b"", "send strict JSON"),
         (b'{"type":"echo"', "at the end"),
         (b'{"type":\n  echo}', "byte 11 (line 2, column 3)"),
         (b'{"type":"echo",}', "byte 15"),

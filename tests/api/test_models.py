@@ -110,3 +110,47 @@ async def test_a_model_shows_what_it_computes(station: SmallStation, api: Flows,
     for query in ({"address": address}, {"model": "power_calc"}):
         (same,) = (await api.get("/points", **query))["items"]
         assert {**same, "age_ms": 0} == {**value, "age_ms": 0}
+    await station.points.look()
+    assert (await station.points.board.read_one(address)).unit == "kW", "whoever reads the board sees the unit"
+
+
+async def test_many_models_are_put_and_removed_at_once_or_not_at_all(api: Flows) -> None:
+    needs = {**NET, "name": "aa_needs", "inputs": [
+        {"name": "pv", "source": "modsrv:power_calc:measurement:total_power"},
+        {"name": "load", "source": "modsrv:m7:measurement:double"},
+    ]}  # fmt: skip
+    instance = {"name": "m7", "template": "meter", "properties": {"channel": 7}}
+    change = {"models": [needs, instance, NET], "templates": [METER]}
+    assert await api.post("/models/validate", change) == {"valid": True, "problems": []}
+    assert (await api.get("/models"))["items"] == []
+    made = await api.ask("PUT", "/models", 200, json=change)
+    assert made == {
+        "models": ["aa_needs", "m7", "power_calc"], "templates": ["meter"], "removed": [], "removed_templates": [],
+    }  # fmt: skip
+    page = await api.get("/models", config="true")
+    assert {item["name"]: item["config"] for item in page["items"]} == {
+        "aa_needs": needs, "m7": instance, "power_calc": NET,
+    }  # fmt: skip
+    assert "config" not in (await api.get("/models"))["items"][0]
+    for bad in ({"remove": ["m7"]}, {"remove_templates": ["meter"]}, {"models": [NET, {**NET, "name": "x y"}]}):
+        error = (await api.ask("PUT", "/models", 422, json=bad))["error"]
+        told = (await api.post("/models/validate", bad))["problems"]
+        assert error["code"] == "bad_model" and error["problems"] == told and told
+    gone = {"remove": ["aa_needs", "m7"], "remove_templates": ["meter"], "models": [{**NET, "enabled": False}]}
+    assert (await api.ask("PUT", "/models", 200, json=gone))["removed"] == ["aa_needs", "m7"]
+    assert [(m["name"], m["enabled"]) for m in (await api.get("/models"))["items"]] == [("power_calc", False)]
+    assert await api.ask("PUT", "/models", 200, json=[NET, {**NET, "name": "two"}])
+    yaml = {"Content-Type": "application/yaml"}
+    assert await api.ask("PUT", "/models", 200, content="remove: [two]", headers=yaml)
+
+
+async def test_a_change_of_many_models_that_makes_no_sense_is_refused_with_its_reason(api: Flows) -> None:
+    await api.post("/models", NET, 201)
+    for body, path in (
+        ([], "models"), ({"models": {}}, "models"), ({"modles": []}, "modles"), ({"remove": ["nobody"]}, "remove[0]"),
+        ({"remove": [3]}, "remove[0]"), ({"remove": ["power_calc"], "models": [NET]}, "remove[0]"),
+        ("text", "models"), ([NET, NET], "models[1].name"), ([3, NET], "models[0].document"),
+    ):  # fmt: skip
+        error = (await api.ask("PUT", "/models", 422, json=body))["error"]
+        assert error["hint"] and [p["path"] for p in error["problems"]] == [path], (body, error)
+    assert await api.error("GET", "/models?config=yes", 422) == "unknown_config"

@@ -265,3 +265,41 @@ async def test_a_slow_watcher_gets_the_newest_value_only(station: SmallStation) 
             assert points is not None and [point.value for point in points] == [4]
             feed.close()
             assert await watcher.next() is None
+
+
+async def test_points_are_found_by_a_part_of_their_address_or_name(station: SmallStation, api: Flows) -> None:
+    specs = [
+        ChannelSpec("12", points=tuple(PointSpec(Kind.MEASUREMENT, str(n), f"Zelle {n}", "V") for n in range(1, 301))),
+        ChannelSpec(
+            "2", protocol="http", points=(PointSpec(Kind.ADJUSTMENT, "9", "Größe"), PointSpec(Kind.SIGNAL, "9"))
+        ),
+    ]
+    await station.points.channels.put(specs)
+    await station.points.models.put(
+        {
+            "name": "calc",
+            "inputs": [{"name": "x", "source": "comsrv:12:m:1"}],
+            "outputs": [{"field": "Zellen", "source": "x", "unit": "V"}],
+        }
+    )
+    await api.post("/points", {"channels": {"12": {"m": {"7": 3.5}}, "700": {"s": {"9": 1}}}})
+    found = await api.get("/points", search="zelle 30")
+    assert [(p["address"], p["name"], p["unit"], p["value"]) for p in found["items"]] == [
+        ("comsrv:12:m:30", "Zelle 30", "V", None), ("comsrv:12:m:300", "Zelle 300", "V", None),
+    ]  # fmt: skip
+    assert (await api.get("/points", search="Zelle 7"))["items"][0]["value"] == 3.5
+    many = await api.get("/points", search="ZELLE", limit=3)
+    assert ([p["address"] for p in many["items"]], many["total"]) == ([f"comsrv:12:m:{n}" for n in (1, 2, 3)], 301)
+    by_address = await api.get("/points", search=":9")
+    assert [p["address"] for p in by_address["items"][:3]] == ["comsrv:2:s:9", "comsrv:2:a:9", "comsrv:12:m:9"]
+    assert by_address["items"][-1]["address"] == "comsrv:700:s:9", "pushed ones, too"
+    assert (await api.get("/points", search="GRÖSSE"))["total"] == 0
+    assert (await api.get("/points", search="größe"))["items"][0]["address"] == "comsrv:2:a:9"
+    assert (await api.get("/points", search="calc"))["items"][0]["unit"] == "V"
+    for query, path in (
+        ({"search": " "}, "search"), ({"search": "x" * 201}, "search"), ({"limit": 5}, "search"),
+        ({"search": "x", "limit": 5000}, "limit"), ({"search": "x", "channel": "2"}, "channel"),
+    ):  # fmt: skip
+        error = (await api.ask("GET", "/points", 422, params=query))["error"]
+        assert [p["path"] for p in error["problems"]] == [path] and error["hint"], error
+    assert await api.error("GET", "/points/live?search=x", 422) == "invalid"

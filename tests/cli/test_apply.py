@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Canned, Cli, StationProcess
+from tests.cli.conftest import Canned, Cli, StationProcess, station_process
 from tests.servers import wait_for
 
 #: The second feeds the first, so they cannot be put in the order of the file.
@@ -22,6 +24,16 @@ models:
     inputs: [{name: x, source: "comsrv:NUMBER:m:1"}]
     calculations: [{id: y, expression: x + 1}]
     outputs: [{field: y, source: y}]
+"""
+INSTANCE = """\
+  - name: NAME_c
+    template: NAME_t
+    properties: {source: NAME_b}
+templates:
+  - name: NAME_t
+    properties: {source: {type: text}}
+    inputs: [{name: x, source: "modsrv:{source}:measurement:z"}]
+    outputs: [{field: x, source: x}]
 """
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "microgrid"
 
@@ -108,6 +120,22 @@ def test_everything_that_is_wrong_is_told_at_once_with_file_and_line(cli: Cli, f
     assert cli("channel", "show", folder.number).code == 4
 
 
+def test_bad_rows_can_be_left_out_but_nothing_else(cli: Cli, folder: Folder) -> None:
+    table = f"{folder.number}/telemetry.csv"
+    folder.change(table, "2,other,kW,1", "2,other,kW,much\n3,third,kW,1")
+    shown = apply(cli, folder, "--skip-bad")
+    assert [problem["path"] for problem in shown["left_out"]] == [f"{table}:3:scale"]
+    points = cli("channel", "show", folder.number, "--json").json["config"]["points"]
+    assert [point["id"] for point in points] == ["1", "3"]
+    told = cli("apply", "-f", str(folder.path), "--skip-bad")
+    assert told.code == 0 and f"left out: {table}:3:scale: " in told.err
+    folder.change("models.yaml", "x * 2", "x *")
+    ran = cli("apply", "-f", str(folder.path), "--skip-bad")
+    assert ran.code == 2 and "1 problem in" in ran.err
+    folder.write(table, "name,unit\npower,kW\n")
+    assert cli("apply", "-f", str(folder.path), "--skip-bad").code == 2, "a table without ids is more than a bad row"
+
+
 def test_what_only_the_station_can_know_is_checked_before_anything_is_changed(cli: Cli, folder: Folder) -> None:
     folder.change(f"flows/{folder.name}.yaml", "type: constant", "type: nowhere")
     ran = cli("apply", "-f", str(folder.path))
@@ -166,13 +194,21 @@ def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: C
     folder.write("models.yaml", "models: []\n")
     canned.answer("GET /api/v1/channels", 200, {"items": [{"id": "1", "version": "v"}], "next_cursor": None})
     canned.answer("GET /api/v1/model-templates", 200, {"items": [{"name": "t"}]})
-    canned.answer("GET /api/v1/models", 200, {"items": [{"name": "m"}], "next_cursor": None})
+    canned.answer("GET /api/v1/models", 200, {"items": [{"name": "m", "config": {}}], "next_cursor": None})
     canned.answer("GET /api/v1/flows", 200, {"items": [{"id": "f", "status": "running"}], "next_cursor": None})
-    for path in ("channels/1", "model-templates/t", "models/m", "flows/f"):
-        canned.answer(f"DELETE /api/v1/{path}", 204, b"")
-    assert cli("apply", "-f", str(tmp_path), "--prune").code == 0
-    removed = [call for call, _ in canned.asked if call.startswith("DELETE")]
-    assert removed == [f"DELETE /api/v1/{p}" for p in ("flows/f", "models/m", "model-templates/t", "channels/1")]
+    canned.answer("POST /api/v1/models/validate", 200, {"valid": True, "problems": []})
+    canned.answer("DELETE /api/v1/flows/f", 204, b"")
+    changed = {"models": [], "templates": [], "removed": ["m"], "removed_templates": ["t"]}
+    canned.answer("PUT /api/v1/models", 200, changed)
+    canned.answer("PUT /api/v1/channels", 200, {"channels": [], "changed": [], "removed": ["1"]})
+    ran = cli("apply", "-f", str(tmp_path), "--prune")
+    assert ran.code == 0, ran.err
+    removed = [(call, body) for call, body in canned.asked if call.startswith(("DELETE", "PUT"))]
+    assert removed == [
+        ("DELETE /api/v1/flows/f", None),
+        ("PUT /api/v1/models", {"remove": ["m"], "remove_templates": ["t"]}),
+        ("PUT /api/v1/channels", {"remove": ["1"]}),
+    ]
 
 
 def test_an_error_on_the_way_says_how_far_it_came(cli: Cli, canned: Canned, tmp_path: Path) -> None:
@@ -181,12 +217,124 @@ def test_an_error_on_the_way_says_how_far_it_came(cli: Cli, canned: Canned, tmp_
         canned.answer(f"GET /api/v1/{path}", 200, {"items": [], "next_cursor": None})
         canned.answer(f"POST /api/v1/{path}/validate", 200, {"valid": True, "problems": []})
     canned.answer("GET /api/v1/model-templates", 200, {"items": []})
-    canned.answer(f"PUT /api/v1/channels/{folder.number}", 201, {})
-    for name in ("a", "b"):
-        canned.refuse(f"PUT /api/v1/models/{folder.name}_{name}", 503, "redis_away", "Redis is away")
+    canned.answer("PUT /api/v1/channels", 200, {})
+    canned.refuse("PUT /api/v1/models", 503, "redis_away", "Redis is away")
     ran = cli("apply", "-f", str(tmp_path))
     assert ran.code == 6
     assert f"applied before that: channel {folder.number}; apply again to go on" in ran.err
+
+
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[StationProcess]:
+    """A station of its own, for what would disturb others."""
+    with station_process(tmp_path_factory.mktemp("own")) as station:
+        monkeypatch.setenv("TRADEWIND_URL", station.url)
+        yield station
+
+
+def test_pruning_leaves_just_what_the_folder_has(own: StationProcess, cli: Cli, tmp_path: Path) -> None:
+    old, new = Folder(tmp_path / "old"), Folder(tmp_path / "new")
+    # A model that needs one of those that go: put and removed one by one, neither could come first.
+    old.write("models.yaml", (old.path / "models.yaml").read_text() + INSTANCE.replace("NAME", old.name))
+    assert apply(cli, old)["changes"]["templates"]["added"] == [f"{old.name}_t"]
+    cli("point", "write", "comsrv:5:m:1=3")
+    planned = apply(cli, new, "--prune", "--dry-run")
+    assert apply(cli, new, "--prune")["changes"] == planned["changes"]
+    assert planned["changes"]["channels"]["removed"] == [old.number]
+    assert set(planned["changes"]["models"]["removed"]) == {f"{old.name}_{x}" for x in "abc"}
+    kinds = {"channel": {"5", new.number}, "model": {f"{new.name}_a", f"{new.name}_b"}, "flow": {new.name}}
+    for noun, names in kinds.items():
+        found = {item.get("id") or item["name"] for item in cli(noun, "list", "--json").json["items"]}
+        assert found == names, noun
+    shown = cli("point", "get", f"comsrv:{old.number}:m:1", f"modsrv:{old.name}_a:measurement:y", "--json").json
+    assert [point["value"] for point in shown["items"]] == [None, None], "values go with what they are of"
+    assert apply(cli, new, "--prune")["changed"] is False
+
+
+def test_a_hundred_channels_and_models_take_few_requests(own: StationProcess, cli: Cli, tmp_path: Path) -> None:
+    channels = [f"  - {{id: {n}, protocol: virtual, points: [{{kind: m, id: 1}}]}}" for n in range(1, 101)]
+    models = [
+        f"  - {{name: m{n}, inputs: [{{name: x, source: 'comsrv:{n}:m:1'}}], outputs: [{{field: y, source: x}}]}}"
+        for n in range(1, 101)
+    ]
+    (tmp_path / "channels.yaml").write_text("\n".join(["channels:", *channels]))
+    (tmp_path / "models.yaml").write_text("\n".join(["models:", *models]))
+
+    def requests() -> float:
+        with urllib.request.urlopen(f"{own.url}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("tradewind_http_requests_total"))
+
+    before = requests()
+    ran = cli("apply", "-f", str(tmp_path), "--json")
+    assert ran.code == 0, ran.out
+    first = ran.json
+    assert (len(first["changes"]["channels"]["added"]), len(first["changes"]["models"]["added"])) == (100, 100)
+    assert requests() - before < 20
+    assert cli("apply", "-f", str(tmp_path), "--json").json["changed"] is False
+    (tmp_path / "channels.yaml").write_text("channels: []")
+    (tmp_path / "models.yaml").write_text("models: []")
+    before = requests()
+    assert cli("apply", "-f", str(tmp_path), "--prune", "--json").json["changed"] is True
+    assert requests() - before < 20
+    assert cli("channel", "list", "--json").json["items"] == []
+
+
+def test_a_field_that_another_model_reads_is_renamed_in_one_go(cli: Cli, folder: Folder) -> None:
+    apply(cli, folder)
+    folder.change("models.yaml", "measurement:y", "measurement:yy")
+    folder.change("models.yaml", "field: y", "field: yy")
+    assert set(apply(cli, folder)["changes"]["models"]["changed"]) == {f"{folder.name}_a", f"{folder.name}_b"}
+
+
+def test_a_model_of_the_station_that_would_break_stops_everything(cli: Cli, folder: Folder) -> None:
+    apply(cli, folder)
+    text = (folder.path / "models.yaml").read_text()
+    folder.write("models.yaml", "models:\n" + text[text.index(f"  - name: {folder.name}_a") :])
+    folder.change("models.yaml", "field: y", "field: other")
+    folder.change("channels.yaml", "poll_interval_ms: 100", "poll_interval_ms: 200")
+    ran = cli("apply", "-f", str(folder.path), "--dry-run")
+    assert ran.code == 2
+    assert f"model {folder.name}_b.inputs[0]" in ran.err
+    assert cli("apply", "-f", str(folder.path)).code == 2
+    assert cli("channel", "show", folder.number, "--json").json["config"]["poll_interval_ms"] == 100
+
+
+MQTT = """\
+channels:
+  - id: NUMBER
+    protocol: mqtt
+    enabled: false
+    parameters: {host: broker, username: ada, password: SECRET, tls: {key_file: a.key, ca_file: b, cert_file: c}}
+    points: [{kind: m, id: 1, mapping: {topic: a}}]
+"""
+
+
+def test_a_secret_is_never_shown_and_makes_no_difference_by_itself(cli: Cli, folder: Folder) -> None:
+    def write(secret: str, host: str = "broker") -> None:
+        text = MQTT.replace("NUMBER", folder.number).replace("SECRET", secret)
+        folder.write("channels.yaml", text.replace("broker", host))
+
+    (folder.path / folder.number / "telemetry.csv").unlink()
+    write("hunter-2")
+    ran = cli("apply", "-f", str(folder.path))
+    assert (ran.code, "hunter-2" in ran.out + ran.err) == (0, False), ran.err
+    assert apply(cli, folder)["changed"] is False
+    write("hunter-2", "elsewhere")
+    changes = ['~ parameters.host: "broker" → "elsewhere"']
+    assert apply(cli, folder)["changes"]["channels"]["changed"] == {folder.number: changes}
+    write("hunter-3", "elsewhere")
+    changes = ['~ parameters.password: "***" → "*** (changed)"']
+    assert apply(cli, folder)["changes"]["channels"]["changed"] == {folder.number: changes}
+    write('"***"', "elsewhere")
+    assert apply(cli, folder)["changed"] is False, "what is shown may be given back"
+    write('"***"')
+    assert apply(cli, folder)["changed"] is True
+    write("hunter-3")
+    assert apply(cli, folder)["changed"] is False, "and the station kept the secret"
+    for args in (("channel", "show", folder.number), ("channel", "show", folder.number, "--json")):
+        shown = cli(*args)
+        assert "***" in shown.out and "a.key" in shown.out and "hunter" not in shown.out
 
 
 def test_flows_are_started_once_on_demand(cli: Cli, folder: Folder) -> None:

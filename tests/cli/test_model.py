@@ -56,3 +56,24 @@ def test_templates_are_stored_before_their_instances(cli: Cli, plant: Plant) -> 
     ran = cli("model", "put", str(plant.model_file))
     assert (ran.code, ran.out) == (0, f"template {name} stored\nmodel {plant.model} stored\n"), ran.err
     assert cli("model", "show", plant.model, "--json").json["template"] == name
+
+
+def test_models_of_a_file_may_stand_in_any_order_and_are_stored_all_or_none(cli: Cli, plant: Plant) -> None:
+    name = plant.model
+    plant.model_file.write_text(
+        f"models:\n  - {{name: {name}_b, inputs: [{{name: x, source: 'modsrv:{name}_a:measurement:y'}}],\n"
+        "     outputs: [{field: z, source: x}]}\n"
+        f"  - {{name: {name}_a, inputs: [{{name: x, source: 'comsrv:1:m:1'}}], outputs: [{{field: y, source: x}}]}}\n"
+        f"templates:\n  - {{name: {name}_t, outputs: []}}\n"
+    )
+    ran = cli("model", "put", str(plant.model_file))
+    assert ran.code == 2
+    assert f"{plant.model_file}:6:outputs: a template has outputs" in ran.err
+    assert cli("model", "show", f"{name}_a").code == 4
+    text = plant.model_file.read_text()
+    plant.model_file.write_text(text.partition("templates:")[0])
+    ran = cli("model", "put", str(plant.model_file))
+    assert (ran.code, ran.out) == (0, f"model {name}_b stored\nmodel {name}_a stored\n"), ran.err
+    plant.model_file.write_text(text.partition("templates:")[0].replace("field: y", "field: other"))
+    ran = cli("model", "put", str(plant.model_file))
+    assert f"{plant.model_file}:2:inputs[0].source" in ran.err

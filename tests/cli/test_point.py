@@ -39,10 +39,28 @@ def test_a_time_can_be_given(cli: Cli, number: str) -> None:
 def test_every_bad_value_is_named_and_nothing_is_sent(cli: Cli, number: str) -> None:
     ran = cli("point", "write", f"comsrv:{number}:m:1=1", f"comsrv:{number}:m:2=warm", "m:3=1", f"comsrv:{number}:m:4")
     assert ran.code == 2
-    for word in ("'warm' is no number", "m:3: ", "write ADDRESS=VALUE"):
+    for word in ("'warm' is no finite number", "m:3: ", "write ADDRESS=VALUE"):
         assert word in ran.err
     assert cli("point", "get", f"comsrv:{number}:m:1", "--json").json["items"][0]["value"] is None
     assert cli("point", "write", f"comsrv:{number}:s:1=7").code == 2  # the station refuses it
+    for word in ("nan", "inf", ""):
+        assert f"'{word}' is no finite number" in cli("point", "write", f"comsrv:{number}:m:1={word}").err
+
+
+def test_points_are_found_by_a_part_of_their_name_or_address(cli: Cli, number: str) -> None:
+    cli("point", "write", *(f"comsrv:{number}:m:{n}=25.1" for n in range(1, 6)))
+    ran = cli("point", "find", f"{number}:m:3")
+    assert ran.code == 0 and "25.1" in ran.out and f"comsrv:{number}:m:4" not in ran.out
+    ran = cli("point", "find", number, "--limit", "2")
+    assert "2 of 5 shown" in ran.err
+    assert cli("point", "find", number, "--json").json["total"] == 5
+    assert cli("point", "find", " ").code == 2
+
+
+def test_what_is_wrong_is_said_once(cli: Cli, station: StationProcess) -> None:
+    ran = cli("point", "get", "bad")
+    assert ran.code == 2 and ran.err.count("is not an address") == 1, ran.err
+    assert "it has 1 part, not 4" in ran.err
 
 
 def test_a_device_is_not_written_past_its_commands(cli: Cli, station: StationProcess, tmp_path: Path) -> None:

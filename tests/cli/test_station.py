@@ -33,7 +33,7 @@ def test_an_unknown_role_gets_the_list_of_roles(cli: Cli) -> None:
     ran = cli("run", "worker", "cook")
     assert ran.code == 2
     assert "unknown role: cook" in ran.err
-    assert "scheduler, worker, comsrv, modsrv, api" in ran.err
+    assert "scheduler, worker, comsrv, modsrv, rulesrv, alarmsrv, hissrv, api" in ran.err
 
 
 def test_roles_apart_need_a_shared_redis(cli: Cli) -> None:

@@ -19,8 +19,9 @@ from tradewind.settings import Settings
 LEASES = {"leader_ttl_s": 1.5, "renew_s": 0.4}
 
 
-def settings_of(prefix: str, **points: Any) -> Settings:
-    return Settings.model_validate({"key_prefix": prefix, "scheduler": LEASES, "points": points})
+def settings_of(prefix: str, ttl_days: int = 0, **points: Any) -> Settings:
+    groups = {"scheduler": LEASES, "points": points, "models": {"output_ttl_days": ttl_days}}
+    return Settings.model_validate({"key_prefix": prefix, **groups})
 
 
 class ModelRoom:

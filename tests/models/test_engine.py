@@ -9,6 +9,7 @@ import pytest
 from tests.models.examples import energy, seed, total
 from tests.models.model_room import ModelRoom, until
 from tradewind.clock import FakeClock
+from tradewind.redis.connection import Link
 
 HOUR = 3_600_000
 SEED_MODEL = {
@@ -242,6 +243,25 @@ async def test_missed_entries_are_made_good_from_the_board(room: ModelRoom) -> N
     async with room.engine() as engine:
         await room.becomes("total", {"total": "12.000000"})
         await until(lambda: _missed(engine, 1))
+
+
+@pytest.mark.parametrize("days", [0, 7])
+async def test_outputs_stay_unless_they_are_given_a_time_to_live(link: Link, key_prefix: str, days: int) -> None:
+    room = ModelRoom(link, key_prefix, ttl_days=days)
+    document = total()
+    document["controls"] = {"limit": {"min": 0}}
+    await room.store.put(document)
+    async with room.engine() as engine:
+        await until(lambda: _leads(engine))
+        await room.write(room.clock.now_ms(), {"1": 1.0, "2": 2.0}, _1="uncertain")
+        await room.becomes("total", {"total": "3.000000"})
+    await room.store.set_control("total", "limit", 5, "test")
+    keys, redis = room.keys, room.plane.redis
+    for make in (keys.model_values, keys.model_ts, keys.model_quality, keys.model_mark):
+        left_ms = await redis.pttl(make("total", "measurement"))
+        assert (left_ms == -1) if not days else (days * 86_400_000 - 60_000 < left_ms <= days * 86_400_000)
+    assert await redis.pttl(keys.model_values("total", "control")) == -1
+    await room.plane.close()
 
 
 async def test_a_hundred_models_of_one_round_are_written_with_one_call(room: ModelRoom) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 from tests.points.site import Site, virtual_channel
 from tests.process import Server
 from tests.servers import redis_server
+from tradewind.points.acquisition import Acquisition
 from tradewind.points.batch import Batch
-from tradewind.points.channel_status import read_statuses
+from tradewind.points.channel_status import ChannelStatus, read_statuses
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.spec import Kind, PointSpec, Quality, Reading
 from tradewind.redis.connection import Link, open_link
+from tradewind.redis.keys import Keys
 from tradewind.settings import RedisSettings
 
 M = Kind.MEASUREMENT
@@ -77,6 +80,12 @@ class Moody(Driver):
     async def write(self, point: PointSpec, raw: float) -> None: ...
 
 
+def test_the_schema_names_every_field_of_a_status() -> None:
+    told = Keys.channel_status.__doc__ or ""
+    for name in (*ChannelStatus("1", "comsrv-1", 0, 0).fields(), "reload"):
+        assert re.search(rf"\b{name}\b", told), name
+
+
 @pytest.mark.parametrize("mood", ["closed", "broken", "hangs"])
 async def test_whatever_a_driver_does_its_channel_goes_bad_and_comes_back(site: Site, mood: str) -> None:
     drivers = DriverRegistry()
@@ -101,6 +110,18 @@ async def test_whatever_a_driver_does_its_channel_goes_bad_and_comes_back(site: 
             return await site.qualities("1") == {"good"}
 
         await site.until(is_good, "good")
+
+
+async def test_a_role_that_is_cancelled_ends_with_that_and_nothing_else(site: Site) -> None:
+    """As when another role of the process fails: its posts end while their leases are still held."""
+    await site.store.put([virtual_channel("1"), virtual_channel("2")])
+    engine = Acquisition(site.plane, site.board, site.store)
+    task = asyncio.create_task(engine.run(asyncio.Event()))
+    await site.online("1")
+    await site.online("2")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 20)
 
 
 class Sending(Driver):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -46,6 +47,34 @@ async def test_two_processes_share_no_channel_and_one_takes_over_at_once_from_on
 
         # The second asks again every quarter of a lease; it need not wait for a lease to end.
         assert await site.until(has_all, "take-over", 20) < 15
+
+
+async def test_channels_are_shared_evenly_and_stay_where_they_are(site: Site) -> None:
+    names = [str(n) for n in range(1, 12)]
+    await site.store.put([virtual_channel(name) for name in names])
+    moved = 0
+
+    class Counted(VirtualDriver):
+        async def connect(self) -> None:
+            nonlocal moved
+            moved += 1
+            await super().connect()
+
+    drivers = DriverRegistry()
+    drivers.add(Counted)
+    async with contextlib.AsyncExitStack() as stack:
+        engines = []
+        for count, shares in ((1, [11]), (2, [5, 6]), (3, [3, 4, 4])):
+            engines.append(await stack.enter_async_context(site.running(lease_s=0.6, drivers=drivers)))
+
+            async def are_shared(shares: list[int] = shares) -> bool:
+                held = [{s["channel"] for s in engine.statistics()} for engine in engines]
+                return sorted(map(len, held)) == shares and len(set().union(*held)) == len(names)
+
+            await site.until(are_shared, f"{count} processes")
+        await asyncio.sleep(1.5)  # more than two leases
+        assert await are_shared()
+        assert moved == 11 + 5 + 3, "only what was too much for one"
 
 
 async def test_a_killed_process_is_replaced_within_one_and_a_half_leases(redis_7: Server, site: Site) -> None:

@@ -12,7 +12,7 @@ from tradewind.points.channel_check import validate_channel
 from tradewind.points.command_check import check_safety, parse_interlock
 from tradewind.points.command_record import CommandRequest, CommandStatus, Result
 from tradewind.points.driver_registry import DriverRegistry
-from tradewind.points.drivers import mqtt, opcua
+from tradewind.points.drivers import modbus, modbus_cell, mqtt, opcua
 from tradewind.points.table_columns import mapping_columns
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -30,7 +30,11 @@ def named(text: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
 
-@pytest.mark.parametrize("title", ["MQTT", "OPC UA"])
+def columns(protocol: str) -> set[str]:
+    return {column.field for column in mapping_columns(protocol).values()} - {"id"}
+
+
+@pytest.mark.parametrize("title", ["MQTT", "OPC UA", "HTTP push"])
 def test_the_channels_shown_are_sound(title: str) -> None:
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", section(title), re.M | re.S)
     channel = validate_channel(yaml.safe_load(text), check=DriverRegistry().check)
@@ -38,9 +42,13 @@ def test_the_channels_shown_are_sound(title: str) -> None:
 
 
 def test_the_tables_name_every_parameter() -> None:
-    columns = {column.field for column in mapping_columns("mqtt").values()} - {"id"}
-    assert named(section("MQTT")) == set(mqtt.PARAMETERS) | columns
+    assert named(section("MQTT")) == set(mqtt.PARAMETERS) | columns("mqtt")
     assert named(section("OPC UA")) == set(opcua.PARAMETERS)
+    orders = {*modbus_cell.ORDERS, *modbus_cell._ORDER_ALIASES} - {""}
+    told = named(section("Modbus"))
+    assert told == set(modbus.PARAMETERS) | {"host", "slave_id", "byte_order"} | columns("modbus_tcp") | orders
+    names = {"t", "now", "dt", "value", "m1", "s1", "a1", "c1", "p1", "soc"}
+    assert named(section("Virtual")) == {"seed", "replay", "loop", "speed"} | columns("virtual") | names
 
 
 def test_the_life_of_a_command_is_told_in_full() -> None:

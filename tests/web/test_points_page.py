@@ -31,6 +31,9 @@ HALF = {
     "controls": {"limit": {"address": "comsrv:1001:a:40001"}},
 }
 
+#: More than the page shows.
+MANY = [{"kind": "m", "id": number, "name": f"Cell {number} voltage", "unit": "V"} for number in range(1, 251)]
+
 
 @pytest.fixture(scope="module")
 def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StationProcess]:
@@ -39,6 +42,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StationProcess
         ask(station, "POST", "channels", {"id": 1002, "protocol": "virtual", "enabled": False})
         ask(station, "POST", "models", HALF)
         ask(station, "POST", "points", {"channels": {"7": {"m": {"5": 1234.5}}}})
+        ask(station, "POST", "channels", {"id": 1003, "protocol": "http", "points": MANY})
         yield station
 
 
@@ -46,7 +50,7 @@ def station(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StationProcess
 def page(station: StationProcess) -> Iterator[Page]:
     with open_page() as page:
         page.open(station.url)
-        page.wait_until("document.querySelectorAll('#channels tbody tr').length === 3")
+        page.wait_until("document.querySelectorAll('#channels tbody tr').length === 4")
         yield page
 
 
@@ -99,4 +103,33 @@ def test_channels_say_how_they_are_and_show_their_points(station: StationProcess
     page.evaluate("document.getElementById('language').click()")
     assert page.text("#points h2") == "点位" and "良好" in page.text("#points tbody")
     page.evaluate("document.getElementById('language').click()")
+    assert page.complaints == []
+
+
+def search(page: Page, text: str) -> None:
+    page.evaluate(f"document.getElementById('point-search').value = {text!r}")
+    page.evaluate("document.getElementById('point-search').dispatchEvent(new Event('input'))")
+
+
+def test_a_search_finds_points_anywhere_by_address_and_name_and_shows_them_live(
+    station: StationProcess, page: Page
+) -> None:
+    page.wait_until("document.querySelector('#points tbody')?.innerText.includes('good')")
+    search(page, "CELL 237")
+    page.wait_until("document.querySelectorAll('#points tbody tr').length === 1")
+    assert "Cell 237 voltage" in row(page, "points", "comsrv:1003:m:237")
+    ask(station, "POST", "points", {"channels": {"1003": {"m": {"237": 3.71}}}})
+    page.wait_until("document.querySelector('#points tbody').innerText.includes('3.71')")
+    search(page, "voltage")
+    page.wait_until("document.querySelector('#points .head').innerText.includes('200 of 250 shown')")
+    search(page, ":m:5")
+    assert "1,234.5" in row(page, "points", "comsrv:7:m:5"), "pushed ones, too"
+    search(page, "half:meas")
+    row(page, "points", "modsrv:half:measurement:power")
+    search(page, HOSTILE)
+    page.wait_until("document.querySelector('#points .empty').innerText === 'Nothing found.'")
+    search(page, "")
+    assert "kW" in row(page, "points", "comsrv:1001:m:1")
+    press(page, "#channels tbody", "7")
+    row(page, "points", "comsrv:7:m:5")
     assert page.complaints == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -15,6 +16,8 @@ from tradewind.errors import Invalid, Problem
 
 #: Deeper data would overrun recursive readers further in.
 MAX_DEPTH = 100
+#: Longer bodies are read in a thread, beside other requests.
+LONG = 1_000_000
 #: What a JSON number may be so that Redis, both SQL databases and other languages keep it.
 _INT_RANGE = range(-(2**63), 2**64)
 _LONG_NUMBER = re.compile(rb"\d{19}")
@@ -25,7 +28,8 @@ _decode = msgspec.json.Decoder().decode
 
 async def read_json(request: Request, max_bytes: int) -> Any:
     """The body as plain data. Raises Refused: 415 not JSON by its type, 413 too large, 400 not strict JSON."""
-    return decode_strictly(await read_json_bytes(request, max_bytes))
+    data = await read_json_bytes(request, max_bytes)
+    return decode_strictly(data) if len(data) < LONG else await asyncio.to_thread(decode_strictly, data)
 
 
 async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
@@ -123,6 +127,8 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _malformed(data: bytes, message: str) -> Refused:
+    if not data.strip():
+        return Refused(400, "the body is empty", code="bad_json", hint="send strict JSON")
     found = _BYTE.search(message)
     what = _BYTE.sub("", message).removeprefix("JSON is malformed: ").lower()
     if found is not None:

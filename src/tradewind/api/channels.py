@@ -1,14 +1,17 @@
-"""Channels over HTTP: declare, list, show, replace, remove, reload; and their points with values."""
+"""Channels over HTTP: declare, list, show, replace, remove, reload, one or many; and their points with values."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tradewind.api.body import check_query, query_limit
+from tradewind.api.body import check_object, check_query, query_limit
 from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, channel_view
+from tradewind.api.channel_read import ChannelReader
 from tradewind.api.flow_request import YAML_TYPES, read_definition
 from tradewind.api.point_request import BAD, KINDS, path_channel, query_kinds, refuse_query
 from tradewind.api.point_room import PointServices, point_view
@@ -16,18 +19,21 @@ from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random
 from tradewind.points.address import is_number
-from tradewind.points.channel_check import validate_channel
 from tradewind.points.channel_status import request_reload
 from tradewind.points.channel_store import NEW, channel_document, version_of
-from tradewind.points.command_check import check_safety
 from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.secrets import masked
 from tradewind.points.spec import ChannelSpec
 
 TAG = "channels"
 MAX_LIMIT = 1000
 MAX_POINTS = 100_000
+#: A definition with 100,000 points has about 25 MB.
+MAX_BODY_BYTES = 64_000_000
 #: How long a removal waits until the process that polls the channel has let it go.
 RELEASE_S = 15.0
+#: What a request about many channels has.
+MANY = frozenset({"channels", "remove"})
 BODY_TYPES = ("application/json", *YAML_TYPES[:1])
 UNKNOWN = ("There is no such channel", "Error")
 STATE = ("It exists already, or is not of that version", "Error")
@@ -37,8 +43,8 @@ class ChannelRoutes:
     def __init__(self, room: PointServices, book: ChannelBook, drivers: DriverRegistry, max_body_bytes: int) -> None:
         self._room = room
         self._book = book
-        self._drivers = drivers
-        self._max_body_bytes = max_body_bytes
+        self._reader = ChannelReader(room.channels, drivers)
+        self._max_body_bytes = max(max_body_bytes, MAX_BODY_BYTES)
 
     async def index(self, request: Request) -> Response:
         check_query(request, frozenset({"state", "limit", "cursor"}))
@@ -73,10 +79,22 @@ class ChannelRoutes:
         await store.put([channel], expected=request.query_params.get("version", ""))
         return await self._shown(channel, 201 if is_new else 200)
 
+    async def change(self, request: Request) -> Response:
+        """Many at once."""
+        check_query(request, frozenset())
+        document = await read_definition(request, self._max_body_bytes)
+        channels, removed = await self._read_many(document)
+        store = self._room.channels
+        changed = await store.put(channels) if channels else []
+        await store.remove(removed)
+        await self._forget(removed)
+        return json_response({"channels": [c.id for c in channels], "changed": changed, "removed": removed})
+
     async def validate(self, request: Request) -> Response:
         check_query(request, frozenset())
+        document = await read_definition(request, self._max_body_bytes)
         try:
-            await self._read(request, None)
+            await (self._read_many(document) if _is_many(document) else self._reader.read(document))
         except Invalid as error:
             if error.code != "bad_channel":
                 raise
@@ -98,17 +116,22 @@ class ChannelRoutes:
     async def remove(self, request: Request) -> Response:
         """The values go last: a process that still polls would write new ones."""
         check_query(request, frozenset({"version"}))
-        name, board = path_channel(request), self._room.board
+        name = path_channel(request)
         removed = await self._room.channels.remove([name], expected=request.query_params.get("version", ""))
         if not removed and name not in await self._book.ids():
             raise _missing(name)
+        await self._forget([name])
+        return Response(status_code=204)
+
+    async def _forget(self, names: Sequence[str]) -> None:
+        """Remove the values, once nobody polls the channels any more."""
         deadline = asyncio.get_running_loop().time() + RELEASE_S
-        while (await self._book.statuses([name]))[name]["is_attended"]:
+        while any(status["is_attended"] for status in (await self._book.statuses(names)).values()):
             if asyncio.get_running_loop().time() > deadline:
                 break  # whoever has the lease is frozen or dead; it can write nothing that counts as declared
             await asyncio.sleep(0.05)
-        await board.remove_channel(name)
-        return Response(status_code=204)
+        for name in names:
+            await self._room.board.remove_channel(name)
 
     async def reload(self, request: Request) -> Response:
         check_query(request, frozenset())
@@ -152,16 +175,35 @@ class ChannelRoutes:
                 message = f"the channel is called {str(given)[:40]!r} in its definition"
                 raise Invalid(message, code=problem.code, hint=problem.hint, problems=[problem])
             document = {**document, "id": channel_id}
-        # in a thread: a long one takes seconds, and a driver is imported when it is first needed
-        return await asyncio.to_thread(validate_channel, document, check=self._check)
+        return await self._reader.read(document)
 
-    def _check(self, channel: ChannelSpec) -> list[Problem]:
-        return [*self._drivers.check(channel), *check_safety(channel.points, channel.id)]
+    async def _read_many(self, document: Any) -> tuple[list[ChannelSpec], list[str]]:
+        """What is to be put and what removed. Raises Invalid."""
+        given = check_object(document if isinstance(document, dict) else {"channels": document}, MANY)
+        documents, removed = given.get("channels", []), given.get("remove", [])
+        known = await self._book.ids() if removed else ()
+        problems = [
+            Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list
+        ]
+        if not problems and not documents and not removed:
+            problems.append(Problem("nothing_asked", "channels", "give channels, or numbers of channels to remove"))
+        if not problems:
+            put = {str(each.get("id")) for each in documents if isinstance(each, dict)}
+            for at, name in enumerate(map(str, removed)):
+                if name not in known:
+                    problems.append(Problem("unknown_channel", f"remove[{at}]", f"there is no channel {name[:32]}"))
+                elif name in put:
+                    problems.append(Problem("given_twice", f"remove[{at}]", f"{name} is among the channels, too"))
+        if problems:
+            raise Invalid(
+                f"nothing was changed: {problems[0].hint}", code="bad_channel", hint=problems[0].hint, problems=problems
+            )
+        return await self._reader.read_all(documents), list(dict.fromkeys(map(str, removed)))
 
     async def _shown(self, channel: ChannelSpec, status: int = 200) -> Response:
         glance = ChannelGlance.of(channel, version_of(channel))
         view = channel_view(channel.id, glance, (await self._book.statuses([channel.id]))[channel.id])
-        return json_response({**view, "config": channel_document(channel)}, status)
+        return json_response({**view, "config": masked(channel_document(channel))}, status)
 
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/channels", "/api/v1/channels/{id}"
@@ -172,7 +214,10 @@ class ChannelRoutes:
         kind = Parameter(
             "kind", "Only these kinds; may repeat", {"type": "array", "items": {"type": "string", "enum": list(KINDS)}}
         )
-        about = "As JSON or YAML: what `channels.yaml` has for one channel, with its points in `points`."
+        about = (
+            "As JSON or YAML: what `channels.yaml` has for one channel, with its points in `points`. Passwords, tokens "
+            "and keys among the parameters are shown as `***`; sent back so, they stay what they are."
+        )
         return [
             Endpoint(
                 "GET", every, self.index, "List channels by number, declared and pushed",
@@ -185,9 +230,15 @@ class ChannelRoutes:
                 body="ChannelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint(
-                "POST", f"{every}/validate", self.validate, "Check a channel; nothing is stored",
-                {200: ("All that is wrong with it", "Validation")}, TAG, body="ChannelDefinition",
-                body_types=BODY_TYPES,
+                "PUT", every, self.change, "Declare, replace and remove many channels",
+                {200: ("All of it is done", "ChannelsChanged"), 422: BAD}, TAG,
+                "Everything is checked before anything is stored. A list is a list of channels.",
+                body="ChannelsChange", body_types=BODY_TYPES, limit_s=RELEASE_S + LIMIT_S,
+            ),
+            Endpoint(
+                "POST", f"{every}/validate", self.validate, "Check a channel, or many; nothing is stored",
+                {200: ("All that is wrong", "Validation")}, TAG, "Takes what `POST` and `PUT` take.",
+                body="ChannelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint("GET", one, self.show, "Show a channel", {200: channel, 404: UNKNOWN, 422: BAD}, TAG),
             Endpoint(
@@ -214,6 +265,10 @@ class ChannelRoutes:
         ]  # fmt: skip
 
 
+def _is_many(document: Any) -> bool:
+    return isinstance(document, list) or (isinstance(document, dict) and not document.keys().isdisjoint(MANY))
+
+
 def _place(address: str) -> tuple[int, int, str]:
     _, _, kind, point = address.split(":")
     return KINDS.index(kind), len(point), point
@@ -230,7 +285,7 @@ def _cursor(text: str, problems: list[Problem]) -> tuple[int, int, str]:
 
 
 def _missing(name: str) -> NotFound:
-    return NotFound(f"no channel {name}", code="unknown_channel", hint="list the channels")
+    return NotFound(f"there is no channel {name}", code="unknown_channel", hint="list the channels")
 
 
 def _whole(what: str, high: int, default: int = MAX_LIMIT) -> Parameter:

@@ -1,4 +1,4 @@
-"""Models and their templates over HTTP: define, list, show with their values, replace, remove."""
+"""Models and their templates over HTTP: define, list, show with their values, replace, remove, one or many."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_query, query_limit
-from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, read_definition
+from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
+from tradewind.api.model_change import is_change, read_change
 from tradewind.api.point_request import BAD
 from tradewind.api.point_room import PointServices, point_view, read_model
 from tradewind.api.routing import Endpoint, Parameter, json_response
@@ -20,6 +21,8 @@ from tradewind.points.values import ControlValue
 
 TAG = "models"
 MAX_LIMIT = 1000
+#: Some ten thousand models at once.
+MAX_BODY_BYTES = 16_000_000
 BODY_TYPES = ("application/json", *YAML_TYPES[:1])
 UNKNOWN = ("There is no such model", "Error")
 UNKNOWN_TEMPLATE = ("There is no such template", "Error")
@@ -50,14 +53,17 @@ class ModelRoutes:
     def __init__(self, room: PointServices, max_body_bytes: int) -> None:
         self._room = room
         self._models = room.models
-        self._max_body_bytes = max_body_bytes
+        self._max_body_bytes = max(max_body_bytes, MAX_BODY_BYTES)
 
     async def index(self, request: Request) -> Response:
-        check_query(request, frozenset({"limit", "cursor"}))
+        check_query(request, frozenset({"limit", "cursor", "config"}))
+        has_config = query_word(request, "config", ("true", "false")) == "true"
         limit, after = query_limit(request, MAX_LIMIT, default=MAX_LIMIT), query_id(request, "cursor") or ""
         definitions = await self._models.load()
         names = [name for name in sorted(definitions.models) if name > after]
         items = [model_glance(name, definitions) for name in names[:limit]]
+        if has_config:
+            items = [{**item, "config": definitions.models[item["name"]]} for item in items]
         return json_response({"items": items, "next_cursor": names[limit - 1] if len(names) > limit else None})
 
     async def create(self, request: Request) -> Response:
@@ -79,11 +85,40 @@ class ModelRoutes:
         await self._models.put(document)
         return await self._shown(name, 201 if is_new else 200)
 
+    async def change(self, request: Request) -> Response:
+        """Many at once, all or none."""
+        check_query(request, frozenset())
+        document = await read_definition(request, self._max_body_bytes)
+        change = read_change(document, await self._models.load())
+        put = await self._models.apply(
+            change.models,
+            remove=change.remove,
+            templates=change.templates,
+            remove_templates=change.remove_templates,
+        )
+        return json_response(
+            {
+                "models": [spec.name for spec in put],
+                "templates": [template["name"] for template in change.templates],
+                "removed": change.remove,
+                "removed_templates": change.remove_templates,
+            }
+        )
+
     async def validate(self, request: Request) -> Response:
         check_query(request, frozenset())
         document = await read_definition(request, self._max_body_bytes)
         try:
-            await self._models.validate(document)
+            if is_change(document):
+                change = read_change(document, await self._models.load())
+                await self._models.validate_all(
+                    change.models,
+                    remove=change.remove,
+                    templates=change.templates,
+                    remove_templates=change.remove_templates,
+                )
+            else:
+                await self._models.validate(document)
         except Invalid as error:
             listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
             return json_response({"valid": False, "problems": listed})
@@ -161,6 +196,7 @@ class ModelRoutes:
                 "Models on a page",
                 {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": MAX_LIMIT},
             ),
+            Parameter("config", "Also the definition of each", {"type": "boolean", "default": False}),
         )
         about = "As JSON or YAML. Checked together with all other models: names, units, circles."
         return [
@@ -174,8 +210,15 @@ class ModelRoutes:
                 body="ModelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint(
-                "POST", f"{every}/validate", self.validate, "Check a model; nothing is stored",
-                {200: ("All that is wrong with it", "Validation")}, TAG, body="ModelDefinition", body_types=BODY_TYPES,
+                "PUT", every, self.change, "Define, replace and remove many models and templates",
+                {200: ("All of it is done", "ModelsChanged"), 422: BAD}, TAG,
+                "All or nothing. They are checked together, so their order is no matter. A list is a list of models.",
+                body="ModelsChange", body_types=BODY_TYPES,
+            ),
+            Endpoint(
+                "POST", f"{every}/validate", self.validate, "Check a model, or many; nothing is stored",
+                {200: ("All that is wrong", "Validation")}, TAG, "Takes what `POST` and `PUT` take.",
+                body="ModelDefinition", body_types=BODY_TYPES,
             ),
             Endpoint("GET", one, self.show, "Show a model", {200: model, 404: UNKNOWN, 422: BAD}, TAG),
             Endpoint(

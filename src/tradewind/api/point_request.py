@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from tradewind.api.body import check_query
+from tradewind.api.body import check_query, query_limit
 from tradewind.errors import Invalid, Problem
 from tradewind.ids import is_id
 from tradewind.points.address import Address, is_number
@@ -17,7 +17,9 @@ BAD = ("Not valid; every problem is listed", "Error")
 MAX_ADDRESSES = 1000
 MAX_HASHES = 100
 KINDS = tuple(kind.value for kind in Kind)
+MAX_SEARCH = 200
 _NAMES = frozenset({"address", "channel", "kind", "model"})
+_SEARCH = frozenset({"search", "limit"})
 
 
 class Wanted(NamedTuple):
@@ -50,11 +52,29 @@ def query_kinds(request: Request) -> tuple[tuple[str, ...], list[Problem]]:
 def refuse_query(problems: Sequence[Problem]) -> None:
     if problems:
         raise Invalid(
-            f"the query is not valid: {problems[0].hint}",
+            "the query is not valid",
             code=problems[0].code,
             hint=problems[0].hint,
             problems=problems[:100],
         )
+
+
+def query_search(request: Request) -> tuple[str, int] | None:
+    """What is searched for, and how many of it are wanted; None if nothing is. Raises Invalid."""
+    if request.query_params.keys().isdisjoint(_SEARCH):
+        return None
+    check_query(request, _NAMES | _SEARCH, repeated=_NAMES)
+    text, limit = request.query_params.get("search", "").strip(), query_limit(request, MAX_ADDRESSES, default=100)
+    problems = [
+        Problem("not_alone", name, "a search goes through all points: leave it out")
+        for name in sorted(_NAMES)
+        if name in request.query_params
+    ]
+    if not 0 < len(text) <= MAX_SEARCH:
+        hint = f"give a part of an address or a name, at most {MAX_SEARCH} characters"
+        problems.append(Problem("bad_search", "search", hint))
+    refuse_query(problems)
+    return text, limit
 
 
 def query_wanted(request: Request) -> Wanted:

@@ -112,6 +112,8 @@ _MODEL_FIELDS: dict[str, Schema] = {
 POINT_SCHEMAS: dict[str, Schema] = {
     "Point": object_of(POINT_FIELDS, _POINT),
     "Points": items_of("Point"),
+    "FoundPoint": object_of({**POINT_FIELDS, "name": TEXT}, None, list(POINT_FIELDS)),
+    "FoundPoints": object_of({"items": list_of(ref("FoundPoint")), "total": COUNT}, None, ["items"]),
     "Ingest": {
         "anyOf": [ref("Sample"), list_of(ref("Sample"), "several times")],
         "example": _SAMPLE,
@@ -148,6 +150,17 @@ POINT_SCHEMAS: dict[str, Schema] = {
         _CHANNEL_DEFINITION,
         ["id", "protocol"],
     ),
+    "ChannelsChange": {
+        "anyOf": [
+            object_of({"channels": list_of(ref("ChannelDefinition")), "remove": WORDS}, None, []),
+            list_of(ref("ChannelDefinition")),
+        ],
+        "example": {"channels": [_CHANNEL_DEFINITION], "remove": ["1002"]},
+    },
+    "ChannelsChanged": object_of(
+        {"channels": WORDS, "changed": {**WORDS, "description": "those that were other than this"}, "removed": WORDS},
+        {"channels": ["1001"], "changed": ["1001"], "removed": ["1002"]},
+    ),
     "ChannelGlance": object_of(_CHANNEL_FIELDS),
     "Channel": object_of(
         {**_CHANNEL_FIELDS, "config": {**or_null(ref("ChannelDefinition")), "description": "null: only pushed"}}
@@ -175,7 +188,31 @@ POINT_SCHEMAS: dict[str, Schema] = {
         _MODEL_DEFINITION,
         [],
     ),
-    "ModelGlance": object_of(_MODEL_FIELDS),
+    "ModelsChange": {
+        "anyOf": [
+            object_of(
+                {
+                    "models": list_of(ref("ModelDefinition")),
+                    "templates": list_of(ref("ModelTemplate")),
+                    "remove": {**WORDS, "description": "names of models"},
+                    "remove_templates": WORDS,
+                },
+                None,
+                [],
+            ),
+            list_of(ref("ModelDefinition")),
+        ],
+        "example": {"models": [_MODEL_DEFINITION], "remove": ["old_model"]},
+    },
+    "ModelsChanged": object_of(
+        {"models": WORDS, "templates": WORDS, "removed": WORDS, "removed_templates": WORDS},
+        {"models": ["power_calc"], "templates": [], "removed": ["old_model"], "removed_templates": []},
+    ),
+    "ModelGlance": object_of(
+        {**_MODEL_FIELDS, "config": {**ref("ModelDefinition"), "description": "if it was asked for"}},
+        None,
+        list(_MODEL_FIELDS),
+    ),
     "Model": object_of(
         {
             **_MODEL_FIELDS,

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tradewind import codec
 from tradewind.api.events import EventStream, NextText
 from tradewind.api.point_feed import PointFeed
-from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query_wanted
+from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query_search, query_wanted
 from tradewind.api.point_room import PointServices, point_view, read_model, read_points
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.routing import Endpoint, Parameter, json_response
@@ -27,6 +27,9 @@ class PointRoutes:
         self._ingest = ingest
 
     async def read(self, request: Request) -> Response:
+        search = query_search(request)
+        if search is not None:
+            return await self._found(*search)
         wanted = query_wanted(request)
         points = await read_points(self._room, wanted.addresses)
         for channel in wanted.channels:
@@ -34,6 +37,12 @@ class PointRoutes:
         for model in wanted.models:
             points += await read_model(self._room, model)
         return json_response({"items": [point_view(point) for point in points]})
+
+    async def _found(self, text: str, limit: int) -> Response:
+        found = await self._room.find(text)
+        points = await read_points(self._room, [address for address, _ in found[:limit]])
+        items = [{**point_view(point), "name": name} for point, (_, name) in zip(points, found, strict=False)]
+        return json_response({"items": items, "total": len(found)})
 
     async def live(self, request: Request) -> Response:
         return EventStream(_watch(self._feed, query_wanted(request)))
@@ -50,12 +59,21 @@ class PointRoutes:
             ),
             Parameter("model", "All measurements of a model; may repeat", text),
         )
+        search = (
+            Parameter("search", "Instead: all points with this in their address or name", {"type": "string"}),
+            Parameter(
+                "limit",
+                "How many of these",
+                {"type": "integer", "minimum": 1, "maximum": MAX_ADDRESSES, "default": 100},
+            ),
+        )
         return [
             Endpoint(
                 "GET", "/api/v1/points", self.read, "Read the newest values",
-                {200: ("Points in the order asked for", "Points"), 422: BAD}, TAG,
+                {200: ("Points in the order asked for", "FoundPoints"), 422: BAD}, TAG,
                 "A point without a value has the value null and is bad. What nothing has confirmed for too long is "
-                "not good any more.", query=query,
+                "not good any more. What a search finds has names, too, and `total` says how much there is.",
+                query=(*query, *search),
             ),
             Endpoint(
                 "POST", "/api/v1/points", self._ingest.run, "Write many values",

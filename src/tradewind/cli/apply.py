@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 #: A delete waits for running nodes, or for whoever polls a channel.
 DELETE_S = 60.0
-PATHS = {"channels": "/channels", "templates": "/model-templates", "models": "/models", "flows": "/flows"}
 
 
 def apply(
@@ -31,17 +30,23 @@ def apply(
         bool, typer.Option("--prune", help="Also remove what the folder does not have, of the kinds that it has.")
     ] = False,
     start: Annotated[bool, typer.Option("--start", help="Start its flows that were never started.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows of point tables out, name them, and apply the rest.")
+    ] = False,
 ) -> int:
     """Check a folder as a whole, show the difference to the station, and apply channels, models and flows."""
     from tradewind.cli.apply_plan import make_plan, read_wanted
 
     cli: Session = ctx.obj
     wanted = read_wanted(folder)
+    left_out = wanted.skip_bad_rows() if skip_bad else []
     if wanted.problems:  # without a station, too
         raise refusal(wanted)
     plan = make_plan(cli.station, wanted, prune=prune, start=start)
     if wanted.problems:
         raise refusal(wanted)
+    for problem in left_out:
+        cli.out.note(f"left out: {problem.path}: {problem.hint}")
     for warning in wanted.warnings:
         cli.out.note(f"warning: {warning}")
     if not dry_run:
@@ -52,6 +57,7 @@ def apply(
         "changes": plan.view(),
         "started": plan.to_start,
         "warnings": wanted.warnings,
+        "left_out": [{"code": p.code, "path": p.path, "hint": p.hint} for p in left_out],
     }
     cli.out.show(view, lambda: "\n".join(_told(plan, dry_run)))
     return 0
@@ -64,26 +70,34 @@ def refusal(wanted: Wanted) -> Invalid:
 
 
 def carry_out(station: Http, plan: Plan) -> None:
-    """Channels, templates, models, flows; then removals the other way round. An error says how far it came."""
-    from tradewind.cli.apply_plan import KINDS, NOUNS
+    """What is new before what needs it, and the other way round for what goes: flows need models, these channels.
+    An error says how far it came."""
+    from tradewind.cli.apply_parts import channel_parts, model_change
 
+    documents, found = plan.wanted.documents, plan.differences
     done: list[str] = []
+
+    def put_flow(name: str) -> None:
+        station.put(f"/flows/{segment(name)}", documents["flows"][name])
+        done.append(f"flow {name}")
+
+    def remove_flow(name: str) -> None:
+        station.delete(f"/flows/{segment(name)}", wait_s=DELETE_S)
+        done.append(f"flow {name} (removed)")
+
     try:
-        for kind in KINDS:
-            found, documents = plan.differences[kind], plan.wanted.documents[kind]
-
-            def put(name: str, kind: str = kind, documents: dict[str, Any] = documents) -> None:
-                station.put(f"{PATHS[kind]}/{segment(name)}", documents[name])
-                done.append(f"{NOUNS[kind]} {name}")
-
-            _each([*found.added, *found.changed], put)
-        for kind in reversed(KINDS):
-
-            def remove(name: str, kind: str = kind) -> None:
-                station.delete(f"{PATHS[kind]}/{segment(name)}", wait_s=DELETE_S)
-                done.append(f"{NOUNS[kind]} {name} (removed)")
-
-            _each(plan.differences[kind].removed, remove)
+        for part in channel_parts(documents["channels"], found["channels"]):
+            station.put("/channels", {"channels": list(part.values())})
+            done += [f"channel {name}" for name in part]
+        _each(found["flows"].removed, remove_flow)
+        if change := model_change(documents, found):
+            answer = station.put("/models", change)
+            done += [f"{noun} {name}" for noun in ("template", "model") for name in answer[f"{noun}s"]]
+            done += [f"model {name} (removed)" for name in answer["removed"]]
+        _each([*found["flows"].added, *found["flows"].changed], put_flow)
+        if gone := list(found["channels"].removed):
+            station.put("/channels", {"remove": gone}, wait_s=DELETE_S)
+            done += [f"channel {name} (removed)" for name in gone]
         for name in plan.to_start:
             station.post(f"/flows/{segment(name)}/start")
     except TradewindError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.cli.apply_parts import channel_parts, comparable_channels, model_change
 from tradewind.cli.flow_file import FlowFile, read_file
 from tradewind.cli.http import Http, segment
 from tradewind.errors import Invalid, Problem
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 KINDS = ("channels", "templates", "models", "flows")
 NOUNS = {"channels": "channel", "templates": "template", "models": "model", "flows": "flow"}
 PAGE = 1000
+_ROW = re.compile(r"\.csv:(\d+)(?::|$)")
 FLOW_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -35,6 +38,18 @@ class Wanted:
     has_files: frozenset[str]
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    #: What version the station has of channels that are other than here.
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def skip_bad_rows(self) -> list[Problem]:
+        """Take the problems out that cost a row of a point table and nothing else; those rows are in no document."""
+        bad: list[Problem] = []
+        others: list[Problem] = []
+        for problem in self.problems:
+            found = _ROW.search(problem.path)
+            (bad if found is not None and int(found[1]) > 1 else others).append(problem)
+        self.problems = others
+        return bad
 
 
 def read_wanted(folder: Path) -> Wanted:
@@ -44,13 +59,12 @@ def read_wanted(folder: Path) -> Wanted:
     from tradewind.models.model_file import load_models
     from tradewind.points.channel_file import load_folder
     from tradewind.points.channel_store import channel_document
-    from tradewind.points.command_check import check_safety
     from tradewind.points.driver_registry import DriverRegistry
 
     if not folder.is_dir():
         raise Invalid(f"there is no folder {folder}", code="no_folder", hint="make one with `tradewind init DIR`")
     drivers = DriverRegistry()
-    loaded = load_folder(folder, check=lambda c: [*drivers.check(c), *check_safety(c.points, c.id)])
+    loaded = load_folder(folder, check=drivers.check)
     units = {f"comsrv:{c.id}:{p.kind.value}:{p.id}": p.unit for c in loaded.channels for p in c.points}
     models = load_models(folder, units)
     flows, problems = _read_flows(folder)
@@ -172,10 +186,14 @@ class Plan:
 def make_plan(station: Http, wanted: Wanted, *, prune: bool, start: bool) -> Plan:
     """Ask the station what it has, and what it thinks of what is new. Adds to `wanted.problems`."""
     present, statuses = _present(station, wanted)
+    compared = {
+        **wanted.documents,
+        "channels": comparable_channels(wanted.documents["channels"], present["channels"], wanted.versions),
+    }
     differences: dict[str, Difference] = {}
     kept: dict[str, tuple[str, ...]] = {}
     for kind in KINDS:
-        old, new = present[kind], wanted.documents[kind]
+        old, new = present[kind], compared[kind]
         extra = tuple(name for name in old if name not in new)
         is_pruned = prune and kind in wanted.has_files
         kept[kind] = () if is_pruned else extra
@@ -188,6 +206,7 @@ def make_plan(station: Http, wanted: Wanted, *, prune: bool, start: bool) -> Pla
 def _present(station: Http, wanted: Wanted) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Definitions by kind and id, and the status of each flow. A channel of the same version is taken as it is."""
     from tradewind.points.channel_store import version_of
+    from tradewind.points.secrets import masked
 
     present: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for item in _items(station, "/channels"):
@@ -196,32 +215,40 @@ def _present(station: Http, wanted: Wanted) -> tuple[dict[str, dict[str, Any]], 
             continue
         ours = wanted.channels.get(name)
         if ours is not None and version_of(ours) == version:
-            present["channels"][name] = wanted.documents["channels"][name]
-        else:
-            present["channels"][name] = station.get(f"/channels/{segment(name)}")["config"] if ours else {}
+            present["channels"][name] = masked(wanted.documents["channels"][name])
+            continue
+        present["channels"][name] = {}
+        if ours is not None:
+            shown = station.get(f"/channels/{segment(name)}")
+            present["channels"][name], wanted.versions[name] = shown["config"], shown["version"]
     present["templates"] = {item["name"]: item for item in station.get("/model-templates")["items"]}
+    present["models"] = {item["name"]: item["config"] for item in _items(station, "/models", config="true")}
     statuses: dict[str, str] = {}
-    for kind, key in (("models", "name"), ("flows", "id")):
-        for item in _items(station, f"/{kind}"):
-            name = item[key]
-            is_ours = name in wanted.documents[kind]
-            present[kind][name] = station.get(f"/{kind}/{segment(name)}")["config"] if is_ours else {}
-            if kind == "flows":
-                statuses[name] = item["status"]
+    for item in _items(station, "/flows"):
+        name = item["id"]
+        is_ours = name in wanted.flows
+        present["flows"][name] = station.get(f"/flows/{segment(name)}")["config"] if is_ours else {}
+        statuses[name] = item["status"]
     return present, statuses
 
 
-def _items(station: Http, path: str) -> Iterator[dict[str, Any]]:
-    for page in station.pages(path, {"limit": PAGE}):
+def _items(station: Http, path: str, **query: str) -> Iterator[dict[str, Any]]:
+    for page in station.pages(path, {"limit": PAGE, **query}):
         yield from page["items"]
 
 
 def _ask(station: Http, wanted: Wanted, differences: Mapping[str, Difference]) -> None:
-    """Its drivers and node types may be others than ours. Models are judged together, which was done here."""
-    for name in (*differences["channels"].added, *differences["channels"].changed):
-        answer = station.post("/channels/validate", wanted.documents["channels"][name])
-        told = [Problem(p["code"], f"channel {name}:{p['path']}", p["hint"]) for p in answer["problems"]]
-        wanted.problems += told
+    """Its drivers and node types may be others than ours, and it may have models that need ours."""
+    for part in channel_parts(wanted.documents["channels"], differences["channels"]):
+        answer = station.post("/channels/validate", {"channels": list(part.values())})
+        names = list(part)
+        for problem in answer["problems"]:
+            at, _, path = problem["path"].removeprefix("channels[").partition("].")
+            where = f"channel {names[int(at)]}:{path}" if at.isdigit() else problem["path"]
+            wanted.problems.append(Problem(problem["code"], where, problem["hint"]))
+    if change := model_change(wanted.documents, differences):
+        answer = station.post("/models/validate", change)
+        wanted.problems += [Problem(p["code"], f"model {p['path']}", p["hint"]) for p in answer["problems"]]
     for file in wanted.flows.values():
         answer = station.post("/flows/validate", file.document)
         told = [Problem(p["code"], p["path"], p["hint"]) for p in answer["problems"]]

@@ -12,6 +12,7 @@ from tradewind.cli.each import for_each
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
 from tradewind.cli.output import cell, facts, short, status_cell, table
+from tradewind.cli.point import finite
 from tradewind.errors import Invalid, TimedOut
 
 if TYPE_CHECKING:
@@ -121,9 +122,9 @@ def number(text: str) -> float:
     """Raises Invalid."""
     words = {"on": 1.0, "true": 1.0, "off": 0.0, "false": 0.0}
     try:
-        return words[text.lower()] if text.lower() in words else float(text)
+        return words[text.lower()] if text.lower() in words else finite(text)
     except ValueError:
-        raise Invalid(f"{text!r} is no number", code="not_a_number", hint="give a number, on or off") from None
+        raise Invalid(f"{text!r} is no finite number", code="not_a_number", hint="give a number, on or off") from None
 
 
 def user() -> str:

@@ -28,10 +28,11 @@ class Definition:
 
     def placed(self, error: Invalid) -> Invalid:
         """The same error with each problem at its place: `file:line:path`."""
-        problems = [Problem(p.code, self._at(p.path), p.hint) for p in error.problems]
+        problems = [Problem(p.code, self.at(p.path), p.hint) for p in error.problems]
         return Invalid(f"{self.file}: {error.message}", code=error.code, hint=error.hint, problems=problems)
 
-    def _at(self, path: str) -> str:
+    def at(self, path: str) -> str:
+        """`file:line:path` of a path within the definition."""
         whole = f"{self.path}.{path}" if self.path and path else self.path or path
         return f"{self.file}:{self.text.line_of(whole)}:{path}"
 

@@ -47,8 +47,8 @@ class Http:
     def post(self, path: str, body: Any = None, *, wait_s: float = 0) -> Any:
         return self._call("POST", API + path, body=body, wait_s=wait_s)
 
-    def put(self, path: str, body: Any) -> Any:
-        return self._call("PUT", API + path, body=body)
+    def put(self, path: str, body: Any, *, wait_s: float = 0) -> Any:
+        return self._call("PUT", API + path, body=body, wait_s=wait_s)
 
     def delete(self, path: str, *, wait_s: float = 0) -> None:
         self._call("DELETE", API + path, wait_s=wait_s)

@@ -9,15 +9,16 @@ import typer
 from tradewind.cli.each import for_each
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
-from tradewind.cli.output import facts, short, status_cell, table
+from tradewind.cli.output import facts, plain, short, status_cell, table
 from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from tradewind.cli.definition_file import Definition
+
 app = Group("Models: what is computed from points.")
 PAGE = 1000
-PATHS = {"models": "/models", "templates": "/model-templates"}
 
 
 @app.command("list")
@@ -47,8 +48,8 @@ def show(ctx: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME")
 def put(
     ctx: typer.Context,
     files: Annotated[list[str], typer.Argument(metavar="FILE…", help="YAML or JSON; - is stdin.")],
-) -> int:
-    """Define or replace models and templates: lists `models` and `templates`, or one model a file."""
+) -> None:
+    """Define or replace models and templates: lists `models` and `templates`, or one model a file. All or none."""
     from tradewind.cli.definition_file import read_definitions
 
     cli: Session = ctx.obj
@@ -59,18 +60,15 @@ def put(
             if not name:
                 problem = Problem("missing_field", "name", "give it a name")
                 raise definition.placed(Invalid("no name", code="bad_model", hint=problem.hint, problems=[problem]))
-            found[f"{definition.kind}/{name}"] = definition
-
-    def ask(key: str) -> dict[str, Any]:
-        kind, _, name = key.partition("/")
-        try:
-            cli.station.put(f"{PATHS[kind]}/{segment(name)}", found[key].document)
-        except Invalid as error:
-            raise found[key].placed(error) from None
-        return {"kind": kind.removesuffix("s"), "name": name}
-
-    templates_first = sorted(found, key=lambda key: not key.startswith("templates/"))
-    return for_each(cli, templates_first, ask, lambda answer: f"{answer['kind']} {answer['name']} stored")
+            found[definition.kind, name] = definition
+    change = {kind: [d.document for (of, _), d in found.items() if of == kind] for kind in ("templates", "models")}
+    try:
+        answer = cli.station.put("/models", {kind: documents for kind, documents in change.items() if documents})
+    except Invalid as error:
+        raise _placed(error, found) from None
+    items = [{"kind": kind.removesuffix("s"), "name": name} for kind in change for name in answer[kind]]
+    shown = [f"{item['kind']} {item['name']} stored" for item in items]
+    cli.out.show({"items": items, "errors": []}, lambda: "\n".join(map(plain, shown)))
 
 
 @app.command()
@@ -91,6 +89,20 @@ def remove(
         return {"removed": name}
 
     return for_each(cli, names, ask, lambda answer: f"{answer['removed']} removed")
+
+
+def _placed(error: Invalid, found: dict[tuple[str, str], Definition]) -> Invalid:
+    """The same error with each problem at its place in the files."""
+    if len(found) == 1:
+        return next(iter(found.values())).placed(error)
+    problems = []
+    for problem in error.problems:
+        kind, name, path = "models", *problem.path.partition(".")[::2]
+        if name == "templates":
+            kind, name, path = "templates", *path.partition(".")[::2]
+        known = found.get((kind, name))
+        problems.append(Problem(problem.code, known.at(path) if known else problem.path, problem.hint))
+    return Invalid(error.message, code=error.code, hint=error.hint, problems=problems)
 
 
 def _name(kind: str, document: dict[str, Any]) -> str:

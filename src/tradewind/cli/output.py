@@ -112,7 +112,7 @@ class Output:
         lines += [Text(f"  at: {plain(note)}") for note in getattr(error, "__notes__", [])]
         problems = error.problems if isinstance(error, Invalid) else ()
         lines += [Text(f"  - {plain(p.path)}: {plain(p.hint)} [{plain(p.code)}]") for p in problems]
-        if error.hint:
+        if error.hint and not any(error.hint == problem.hint for problem in problems):
             lines.append(Text.assemble(("  hint: ", "bold"), plain(error.hint)))
         for line in lines:
             self.side.print(line, soft_wrap=True, highlight=False)

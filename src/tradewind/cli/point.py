@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,20 @@ def get(ctx: typer.Context, addresses: Addresses = None, channel: Channels = Non
     cli: Session = ctx.obj
     found = cli.station.get("/points", _query(addresses, channel, model))
     cli.out.show(found, lambda: point_table(found["items"]))
+
+
+@app.command()
+def find(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of an address or of a name.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 100,
+) -> None:
+    """Points with that text in their address or name, with their values."""
+    cli: Session = ctx.obj
+    found = cli.station.get("/points", {"search": text, "limit": limit})
+    cli.out.show(found, lambda: point_table(found["items"]))
+    if found["total"] > len(found["items"]):
+        cli.out.note(f"{len(found['items'])} of {found['total']} shown: say more, or give --limit")
 
 
 @app.command()
@@ -85,12 +100,14 @@ def read_values(words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
         text, equals, value = word.partition("=")
         try:
             address = Address.parse(text)
-            number = float(value)
+            number = finite(value)
         except Invalid as error:
             problems.append(Problem(error.code, text, error.hint))
             continue
         except ValueError:
-            code, hint = ("not_a_number", f"{value!r} is no number") if equals else ("no_value", "write ADDRESS=VALUE")
+            code, hint = (
+                ("not_a_number", f"{value!r} is no finite number") if equals else ("no_value", "write ADDRESS=VALUE")
+            )
             problems.append(Problem(code, text, hint))
             continue
         if not address.is_point:
@@ -100,6 +117,14 @@ def read_values(words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
     if problems:
         raise Invalid("not every value can be sent", code="bad_points", hint="nothing was sent", problems=problems)
     return found
+
+
+def finite(text: str) -> float:
+    """Raises ValueError; the station cannot be sent what JSON cannot say."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def read_ts(text: str) -> int:

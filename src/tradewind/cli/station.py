@@ -14,7 +14,7 @@ from tradewind.errors import Invalid, Problem
 if TYPE_CHECKING:
     from tradewind.settings import Settings
 
-ROLES = ("scheduler", "worker", "comsrv", "modsrv", "api")
+ROLES = ("scheduler", "worker", "comsrv", "modsrv", "rulesrv", "alarmsrv", "hissrv", "api")
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", metavar="D", help="Where the station keeps its data.")]
 Host = Annotated[str | None, typer.Option("--host", metavar="H", help="Address to listen on (127.0.0.1).")]

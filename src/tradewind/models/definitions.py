@@ -40,15 +40,17 @@ def plan(
     """How it will be, and the models and templates to store by name.
 
     Raises Invalid with everything that is wrong: with what is put, and with others because of it. Paths begin with the
-    name of the model (`models[2]` while that is unknown), unless one model alone is put and the problem is its own.
+    name of the model (`models[2]` while that is unknown) or with `templates.` and that of the template, unless one
+    alone is put and the problem is its own.
     """
     problems: list[Problem] = []
     texts: dict[str, Any] = {}
+    is_alone = len(models) + len(templates) == 1
     for i, document in enumerate(templates):
         found = check_template(document)
         name = document.get("name") if isinstance(document, Mapping) else None
-        where = f"templates.{name}" if isinstance(name, str) and len(templates) > 1 else f"templates[{i}]"
-        problems += [Problem(p.code, f"{where}.{p.path}" if len(templates) > 1 else p.path, p.hint) for p in found]
+        where = f"templates.{name}" if isinstance(name, str) else f"templates[{i}]"
+        problems += [Problem(p.code, p.path if is_alone else f"{where}.{p.path}", p.hint) for p in found]
         if isinstance(name, str):
             texts[name] = document
     known = {name: text for name, text in now.templates.items() if name not in remove_templates} | texts
@@ -56,7 +58,7 @@ def plan(
     for i, document in enumerate(models):
         spec, found = read_model(document, known)
         if spec is None:
-            problems += [Problem(p.code, f"models[{i}].{p.path}" if len(models) > 1 else p.path, p.hint) for p in found]
+            problems += [Problem(p.code, p.path if is_alone else f"models[{i}].{p.path}", p.hint) for p in found]
         elif spec.name in put:
             problems.append(Problem("duplicate_name", f"models[{i}].name", f"two models are called {spec.name!r}"))
         else:
@@ -64,7 +66,7 @@ def plan(
     left = {name: document for name, document in now.models.items() if name not in remove}
     wanted = made_of(now.version, left | put, known)
     before = set(now.problems)
-    alone = next(iter(put)) if len(models) == 1 and put else None
+    alone = next(iter(put)) if is_alone and put else None
     for problem in wanted.problems:
         owner, _, path = problem.path.partition(".")
         if owner in put or problem not in before:

@@ -106,7 +106,7 @@ class ModelEngine:
             for problem in definitions.problems:
                 log.warning("model_left_out", path=problem.path, code=problem.code, hint=problem.hint)
             network = await self._start(Network(definitions.specs, self._refresh_ms()), is_followed=bool(has_cursor))
-            rounds = RoundStore(self.plane, self._board, self.id, epoch, definitions.version)
+            rounds = RoundStore(self.plane, self._board, network, self.id, epoch, definitions.version)
             log.info("models_computed", engine=self.id, models=len(network.names), epoch=epoch)
             self.stats = ModelStats(models=len(network.names))
             self.is_leading = True
@@ -154,11 +154,7 @@ class ModelEngine:
             log.warning("models_missed", engine=self.id, entries=batch.missed)
             self.stats.missed += batch.missed
             network.show(await read_samples(self.plane, network.addresses))
-        step = 0
         for entry in batch.entries:
-            if entry.ts_ms != step:
-                network.settle_exact()
-                step = entry.ts_ms
             network.apply(entry)
         self.stats.entries += len(batch.entries)
 
@@ -185,7 +181,7 @@ class ModelEngine:
         outcome = await rounds.finished()
         if outcome is not Outcome.STORED:
             return outcome
-        rounds.begin(network, changes, batch.cursor if batch is not None else (), is_tick=is_tick)
+        rounds.begin(changes, batch.cursor if batch is not None else (), is_tick=is_tick)
         stats = self.stats
         stats.rounds += 1
         if stats.computed != network.computed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -10,9 +10,12 @@ from tradewind.points.feed import FeedEntry
 
 
 class Plan:
-    """For batches of a key with just these fields: where their values go, and the models behind: `exact`, `others`."""
+    """For batches of a key with just these fields: where their values go, and the models behind: `exact`, `others`.
 
-    __slots__ = ("exact", "fields", "is_whole", "others", "pick", "slots")
+    `row`: the slots as a slice, where they lie side by side.
+    """
+
+    __slots__ = ("exact", "fields", "is_whole", "others", "pick", "row", "slots")
 
     def __init__(
         self, fields: list[str], index: Mapping[str, tuple[int, ...]], exact: Sequence[Any], others: Sequence[Any]
@@ -21,15 +24,18 @@ class Plan:
         found = [(slot, at) for at, field in enumerate(fields) for slot in index.get(field, ())]
         self.slots = [slot for slot, _ in found]
         places = [at for _, at in found]
+        start = self.slots[0] if self.slots else 0
+        is_row = self.slots == list(range(start, start + len(found)))
+        self.row = slice(start, start + len(found)) if is_row else None
         self.is_whole = places == list(range(len(fields)))
         self.pick = itemgetter(*places) if len(places) > 1 else lambda values: tuple(values[at] for at in places)
         self.exact = tuple(dict.fromkeys(at for slot in self.slots for at in exact[slot]))
         self.others = tuple(dict.fromkeys(at for slot in self.slots for at in others[slot]))
 
-    def values(self, flat: list[str]) -> Iterator[float]:
+    def values(self, flat: list[str]) -> list[float]:
         """The values for `slots`, out of `id, value, id, value, …`."""
         texts = flat[1::2]
-        return map(float, texts if self.is_whole else self.pick(texts))
+        return list(map(float, texts if self.is_whole else self.pick(texts)))
 
 
 class KeyState:

@@ -1,7 +1,8 @@
 """All models together: which point reaches which model, what must be computed again, in which order. Pure.
 
 Samples go in (`apply`, `age`), `settle` computes what they touch, `take` gives the outputs to be written. A model that
-remembers, and every model below one, is computed for each event time of a round; all others once at its end.
+remembers, and every model below one, is computed after each entry of the feed, so that nothing depends on where a round
+ends: also within one time the order of the feed decides. All others are computed once at the end of a round.
 """
 
 from __future__ import annotations
@@ -30,15 +31,14 @@ class Network:
             name: [m for m in (_model_of(item.address) for item in spec.inputs) if m] for name, spec in active.items()
         }
         self.names = ordered(needs)[0]
-        slots: dict[tuple[str, int], int] = {}
-        self.programs: list[Program] = []
-        for name in self.names:
-            spec = active[name]
-            used = [
-                slots.setdefault((item.address, round((item.max_age_s or 0) * 1000)), len(slots))
-                for item in spec.inputs
-            ]
-            self.programs.append(Program(spec, used))
+        used = [
+            [(item.address, round((item.max_age_s or 0) * 1000)) for item in active[name].inputs] for name in self.names
+        ]
+        slots = {place: at for at, place in enumerate(sorted({p for places in used for p in places}, key=_in_row))}
+        self.programs = [
+            Program(active[name], [slots[place] for place in places])
+            for name, places in zip(self.names, used, strict=True)
+        ]
         size = len(slots)
         self.values: list[float | None] = [None] * size
         self.qualities = [BAD] * size
@@ -127,13 +127,19 @@ class Network:
             (self._touched_exact if at in self.exact else self._touched)[at] = newest or now_ms
 
     def apply(self, entry: FeedEntry) -> None:
-        """Take in a batch of the feed. Late ones change nothing: the board did not show them either."""
+        """Take in an entry of the feed, and compute what remembers. Late ones change nothing: the board did not show
+        them either."""
         state = self._keys.get(entry.key)
         if state is None or entry.is_late:
             return
         if is_plain(entry) and entry.ts_ms >= state.newest and not self._stale:
             self._apply_plain(state, entry)
-            return
+        else:
+            self._apply_one_by_one(state, entry)
+        if self._touched_exact:
+            self._settle(self._touched_exact)
+
+    def _apply_one_by_one(self, state: KeyState, entry: FeedEntry) -> None:
         quality, times = entry.quality(), entry.times()
         state.marks += 1
         state.newest = max(entry.ts_ms, state.newest)
@@ -151,9 +157,13 @@ class Network:
         flat = entry.data.replace(":", ",").split(",")
         plan = state.plan_for(flat, self._exact_readers, self._other_readers)
         state.newest = ts_ms
-        for slot, value in zip(plan.slots, plan.values(flat), strict=True):
-            values[slot] = value
-            times[slot] = ts_ms
+        if plan.row is not None:
+            values[plan.row] = plan.values(flat)
+            times[plan.row] = [ts_ms] * len(plan.slots)
+        else:
+            for slot, value in zip(plan.slots, plan.values(flat), strict=True):
+                values[slot] = value
+                times[slot] = ts_ms
         if state.cleaned != state.marks:
             state.cleaned = state.marks
             for slot in plan.slots:
@@ -218,14 +228,9 @@ class Network:
         for at in self._other_readers[slot]:
             self._touched[at] = max(ts_ms, self._touched.get(at, 0))
 
-    def settle_exact(self) -> None:
-        """Compute what must be computed for each event time; call it before samples of another time."""
-        if self._touched_exact:
-            self._settle(self._touched_exact)
-
     def settle(self) -> None:
         """Compute everything that was touched."""
-        self.settle_exact()
+        self._settle(self._touched_exact)
         self._settle(self._touched)
 
     def _settle(self, touched: dict[int, int]) -> None:
@@ -265,6 +270,12 @@ class Network:
         found = [Change(self.names[at], fields) for at, fields in self._changes.items()]
         self._changes = {}
         return found
+
+
+def _in_row(place: tuple[str, int]) -> tuple[str, int, str, int]:
+    """Points of a channel by number: a batch of all of them then goes into the lists in one piece (intake.py)."""
+    key, _, field = place[0].rpartition(":")
+    return key, len(field), field, place[1]
 
 
 def _output(model: str, field: str) -> str:

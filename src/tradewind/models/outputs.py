@@ -8,7 +8,7 @@ from tradewind.models.program import GOOD
 from tradewind.models.spec import Output
 
 
-class Sample(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True, gc=False):
     """Where a point stands: quality 0 good, 1 uncertain, 2 bad."""
 
     value: float
@@ -16,7 +16,7 @@ class Sample(msgspec.Struct, frozen=True):
     quality: int = GOOD
 
 
-class Change(msgspec.Struct):
+class Change(msgspec.Struct, gc=False):
     """Outputs of one model to be written: samples by field."""
 
     model: str

@@ -10,9 +10,9 @@ import msgspec
 
 from tradewind.ids import short_random
 from tradewind.models.network import Network
-from tradewind.models.outputs import Change
+from tradewind.models.outputs import Change, Sample
 from tradewind.models.program import BAD, UNCERTAIN
-from tradewind.models.state import dump
+from tradewind.models.state import StateDump
 from tradewind.points.address import MEASUREMENT
 from tradewind.points.board import Board
 from tradewind.points.plane import PointPlane
@@ -33,15 +33,20 @@ class Outcome(Enum):
 
 
 class RoundStore:
-    """For one term of the lead and one version of the definitions."""
+    """For one term of the lead and one version of the definitions, of which `network` is made."""
 
-    def __init__(self, plane: PointPlane, board: Board, engine_id: str, epoch: int, version: str) -> None:
+    def __init__(
+        self, plane: PointPlane, board: Board, network: Network, engine_id: str, epoch: int, version: str
+    ) -> None:
         self.version = version
+        self._network = network
+        self._states = StateDump(network)
         self._board = board
         self._head: list[Arg] = [engine_id, epoch, version]
         self._plane = plane
         self._task: asyncio.Task[Outcome] | None = None
         self._cursor: dict[str, str] = {}
+        self._ttl_ms = plane.all_settings.models.output_ttl_days * 86_400_000
         self._places: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         self._nonce = f"{short_random()}{epoch}."
         self._count = 0
@@ -55,18 +60,17 @@ class RoundStore:
         ]
         self._scripts = Scripts(plane.link, "tradewind.models", plane.all_settings.redis.max_retries)
 
-    def begin(
-        self, network: Network, changes: Sequence[Change], cursor: Sequence[str], *, is_tick: bool = False
-    ) -> None:
+    def begin(self, changes: Sequence[Change], cursor: Sequence[str], *, is_tick: bool = False) -> None:
         """Start to store a round; `finished` must be awaited before the next. The network may go on meanwhile.
 
         `cursor`: field, value, … as the feed gave it; one without an effect waits for the next effect or tick.
         """
         self._cursor.update(zip(cursor[::2], cursor[1::2], strict=True))
-        if not changes and not network.dirty and not (is_tick and self._cursor):
+        dirty = self._network.dirty
+        if not changes and not dirty and not (is_tick and self._cursor):
             return
-        states = dump(network, sorted(network.dirty)) if network.dirty else {}
-        network.dirty.clear()
+        states = self._states.fields(dirty)
+        dirty.clear()
         moved = [part for pair in self._cursor.items() for part in pair]
         self._cursor.clear()
         self._task = asyncio.create_task(self._store(changes, moved, states), name="model round")
@@ -107,20 +111,8 @@ class RoundStore:
         for change in changes:
             key, channel, names = self._places.get(change.model) or self._place(change.model)
             keys += names
-            flat: list[str] = []
-            marks, times = [], []
-            for field, sample in change.fields.items():
-                flat += (field, f"{sample.value:.6f}")
-                times.append(sample.ts_ms)
-                if sample.quality:
-                    marks.append(f"{field}:{_WORDS[sample.quality]}")
-            is_one = len(times) == 1 or len(set(times)) == 1
-            each = "" if is_one else ",".join(map(str, times))
             self._count += 1
-            nonce = f"{self._nonce}{self._count:x}"
-            texts = ",".join(map(":".join, zip(flat[::2], flat[1::2], strict=True)))
-            args += (key, channel, times[0] if is_one else 0, each, texts, _pack(flat))
-            args += (",".join(marks), "", "modsrv", 0, nonce)
+            args += (key, channel, *_texts(change.fields), "", "modsrv", self._ttl_ms, f"{self._nonce}{self._count:x}")
         return keys, args
 
     def _place(self, model: str) -> tuple[str, str, tuple[str, ...]]:
@@ -130,6 +122,24 @@ class RoundStore:
         found = key, keys.channel_prefix + key, tuple(make(model, MEASUREMENT) for make in names)
         self._places[model] = found
         return found
+
+
+def _texts(fields: dict[str, Sample]) -> tuple[int, str, str, bytes, str]:
+    """Time of all or 0, time of each, values, the same packed, qualities."""
+    if len(fields) == 1:  # most models have one output
+        [(field, sample)] = fields.items()
+        value = f"{sample.value:.6f}"
+        mark = f"{field}:{_WORDS[sample.quality]}" if sample.quality else ""
+        return sample.ts_ms, "", f"{field}:{value}", _pack((field, value)), mark
+    flat: list[str] = []
+    for field, sample in fields.items():
+        flat += (field, f"{sample.value:.6f}")
+    times = [sample.ts_ms for sample in fields.values()]
+    is_one = len(set(times)) == 1
+    each = "" if is_one else ",".join(map(str, times))
+    values = ",".join(map(":".join, zip(flat[::2], flat[1::2], strict=True)))
+    marks = ",".join(f"{field}:{_WORDS[sample.quality]}" for field, sample in fields.items() if sample.quality)
+    return times[0] if is_one else 0, each, values, _pack(flat), marks
 
 
 def _pieces(changes: Sequence[Change]) -> list[list[Change]]:

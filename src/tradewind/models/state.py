@@ -7,7 +7,8 @@ not from the board, which may have gone on.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -25,26 +26,44 @@ _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
 
-def dump(network: Network, models: Sequence[int]) -> dict[str, bytes]:
-    """The fields of `models:states` for these models."""
-    fields: dict[str, bytes] = {}
-    for at in models:
-        program = network.programs[at]
-        name = network.names[at]
-        if program.memories:
-            signs = {item.id: _sign(item) for item in program.spec.calculations}
-            kept = {key: (signs[key], memory.dump()) for key, memory in program.memories.items()}
-            fields[name] = _pack(kept)
+class StateDump:
+    """Of one network, whose definitions never change: their signs, which cost more than the rest, are made once."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._kept: dict[int, _Kept] = {}
+
+    def fields(self, models: Iterable[int]) -> dict[str, bytes]:
+        """The fields of `models:states` for these models."""
+        network, known = self._network, self._kept
+        values, times, qualities = network.values, network.times, network.qualities
+        fields: dict[str, bytes] = {}
+        for at in models:
+            kept = known.get(at)
+            if kept is None:
+                kept = known[at] = _Kept(network.names[at], network.programs[at])
+            if kept.memories:
+                fields[kept.name] = _pack({key: (sign, memory.dump()) for key, sign, memory in kept.memories})
+            take = kept.take
+            moments, marks = take(times), take(qualities)
+            fields[kept.inputs] = _pack((kept.sign, take(values), _one_if_same(moments), _one_if_same(marks)))
+        return fields
+
+
+class _Kept:
+    """What of a model's state never changes. `take`: its inputs out of a list of the network."""
+
+    __slots__ = ("inputs", "memories", "name", "sign", "take")
+
+    def __init__(self, name: str, program: Program) -> None:
+        self.name = name
+        self.inputs = name + INPUTS
+        signs = {item.id: _sign(item) for item in program.spec.calculations}
+        self.memories = [(key, signs[key], memory) for key, memory in program.memories.items()]
+        self.sign = _addresses_sign(program.spec.inputs)
         slots = program.slots
-        fields[name + INPUTS] = _pack(
-            (
-                _addresses_sign(program.spec.inputs),
-                [network.values[slot] for slot in slots],
-                [network.times[slot] for slot in slots],
-                [network.qualities[slot] for slot in slots],
-            )
-        )
-    return fields
+        self.take: Callable[[list[Any]], tuple[Any, ...]]
+        self.take = itemgetter(*slots) if len(slots) > 1 else lambda found: tuple(found[slot] for slot in slots)
 
 
 def restore(network: Network, stored: Mapping[str, bytes]) -> dict[str, Sample | None]:
@@ -76,16 +95,27 @@ def _remind(program: Program, data: bytes) -> None:
 
 def _inputs(program: Program, data: bytes) -> dict[str, Sample | None]:
     try:
+        inputs = program.spec.inputs
         sign, values, times, qualities = _unpack(data)
-        if sign != _addresses_sign(program.spec.inputs):
+        if sign != _addresses_sign(inputs):
             return {}
         return {
             item.address: None if value is None else Sample(value, ts_ms, quality)
-            for item, value, ts_ms, quality in zip(program.spec.inputs, values, times, qualities, strict=True)
+            for item, value, ts_ms, quality in zip(
+                inputs, values, _each(times, len(inputs)), _each(qualities, len(inputs)), strict=True
+            )
         }
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         log.warning("model_inputs_unreadable", model=program.spec.name, error=str(error))
         return {}
+
+
+def _one_if_same(numbers: tuple[int, ...]) -> int | tuple[int, ...]:
+    return numbers[0] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
+
+
+def _each(stored: int | list[int], count: int) -> list[int]:
+    return [stored] * count if isinstance(stored, int) else stored
 
 
 def _sign(calculation: Calculation) -> int:

@@ -1,8 +1,8 @@
 """Calculations that remember. Pure: time is the event time of the samples, given in milliseconds.
 
 A second sample of the same time takes the place of the first, so a step that is made twice counts once. None is the
-absence of a value: what lies between it and the next sample is not counted. `dump` and `load` carry the memory over a
-restart; `load` raises ValueError or TypeError for what another kind of calculation dumped.
+absence of a value: what lies between it and the next sample is not counted, what was counted stays. `dump` and `load`
+carry the memory over a restart; `load` raises ValueError or TypeError for what another kind of calculation dumped.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class Integral(Memory):
             self._total += self._stretch()
             self._from = self._to
             self._to = (value, at_ms)
+        elif value is None and self._to[0] is not None:  # it went bad after its sample, whose stretch counts
+            self._total += self._stretch()
+            self._from = self._to = (None, self._to[1])
         else:
             self._to = (value, self._to[1])
         return None if value is None else self._total + self._stretch()

@@ -142,6 +142,17 @@ class ModelStore:
         wanted, put, _ = plan(await self.load(), [document], (), (), ())
         return wanted.specs[next(iter(put))]
 
+    async def validate_all(
+        self,
+        models: Sequence[Any],
+        *,
+        remove: Collection[str] = (),
+        templates: Sequence[Any] = (),
+        remove_templates: Collection[str] = (),
+    ) -> None:
+        """What `apply` would refuse, without storing anything. Raises Invalid naming every problem."""
+        plan(await self.load(), models, remove, templates, remove_templates)
+
     async def set_control(self, model: str, field: str, value: float | str, source: str) -> ControlValue:
         """Write a control value (not to the device: that is what commands are for) and publish it.
 

@@ -86,19 +86,22 @@ class Acquisition:
         """Until `stop` is set; then every device is let go and every lease handed back."""
         self._claims = ClaimKeeper(self._plane, self.owner, self._settle, lease_s=self._lease_s)
         self._claims.start()
+        log.info("acquisition begins", owner=self.owner)
         try:
             async with asyncio.TaskGroup() as posts:
                 self._tasks = posts
-                async with asyncio.TaskGroup() as jobs:
-                    running = [
-                        jobs.create_task(self._follow(), name="channel definitions"),
-                        jobs.create_task(self._book.run(), name="channel status"),
-                        jobs.create_task(self._hear_commands(), name="channel commands"),
-                    ]
-                    await stop.wait()
-                    for task in running:
-                        task.cancel()
-                self._tasks = None
+                try:
+                    async with asyncio.TaskGroup() as jobs:
+                        running = [
+                            jobs.create_task(self._follow(), name="channel definitions"),
+                            jobs.create_task(self._book.run(), name="channel status"),
+                            jobs.create_task(self._hear_commands(), name="channel commands"),
+                        ]
+                        await stop.wait()
+                        for task in running:
+                            task.cancel()
+                finally:
+                    self._tasks = None
                 for post in self._posts.values():
                     post.set(None)
         finally:
@@ -122,12 +125,12 @@ class Acquisition:
             return
         wanted = {channel: spec for channel, spec in self._specs.items() if spec.enabled}
         claims.want(wanted)
-        held = claims.held
+        leaving, held = claims.leaving, claims.held  # in this order
         for channel, post in self._posts.items():
-            post.set(wanted.get(channel) if channel in held else None)
+            post.set(wanted.get(channel) if channel in held - leaving else None)
         for channel in held - self._posts.keys():
             spec = wanted.get(channel)
-            if spec is None:
+            if spec is None or channel in leaving:
                 claims.release(channel)
                 continue
             post = self._posts[channel] = _Post(spec)
@@ -141,13 +144,17 @@ class Acquisition:
                 await self._serve(post.spec, post)
                 if not post.changed.is_set():  # it failed by itself, which no runner should
                     await asyncio.sleep(1)
+        except BaseException:
+            self._tasks = None  # a group of which a task failed or is cancelled takes no new ones
+            raise
         finally:
             del self._posts[channel]
-            is_removed = channel not in self._specs
-            await self._book.close(channel, is_removed=is_removed, is_ours=self._is_held(channel))
+            spec, claims = self._specs.get(channel), self._claims
+            is_off = spec is None or not spec.enabled
+            await self._book.close(channel, is_removed=spec is None, is_ours=self._is_held(channel), is_off=is_off)
             spec = self._specs.get(channel)
-            if self._claims is not None and (spec is None or not spec.enabled):
-                self._claims.release(channel)
+            if claims is not None and (spec is None or not spec.enabled or channel in claims.leaving):
+                claims.release(channel)
             self._settle()  # it may be wanted again already
 
     def _is_held(self, channel: str) -> bool:

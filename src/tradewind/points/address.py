@@ -41,7 +41,7 @@ class Address(msgspec.Struct, frozen=True):
         """Raises Invalid (`bad_address`) with a hint."""
         parts = text.split(":")
         if len(parts) != 4:
-            raise _refused(text, f"it has {len(parts)} parts, not 4")
+            raise _refused(text, f"it has {len(parts)} part{'s' if len(parts) > 1 else ''}, not 4")
         return cls(*parts).checked()
 
     @classmethod

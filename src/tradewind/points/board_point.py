@@ -12,12 +12,15 @@ from tradewind.points.address import CONTROL, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
 
 Describe = Callable[[Address], PointSpec | None]
-Column = Sequence[bytes | None]
+#: Text as the server gave it, decoded or not.
+Text = bytes | str
+Column = Sequence[Text | None]
 
 #: Kinds that somebody measures: when nothing confirms them for long, they are stale.
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD.value, Quality.UNCERTAIN.value, Quality.BAD.value
-_WORDS = {None: _GOOD, b"uncertain": _UNCERTAIN, b"bad": _BAD}
+_WORDS: dict[Text | None, str] = {None: _GOOD, _UNCERTAIN: _UNCERTAIN, _BAD: _BAD}
+_WORDS |= {word.encode(): word for word in (_UNCERTAIN, _BAD)}
 
 
 class PointValue(msgspec.Struct, frozen=True, gc=False):
@@ -47,7 +50,7 @@ class Moment(msgspec.Struct, frozen=True):
 def points_of(
     key: str,
     fields: Sequence[str],
-    values: Sequence[bytes | None],
+    values: Column,
     times: Column,
     words: Column | None,
     moment: Moment,
@@ -61,7 +64,7 @@ def points_of(
     usual = moment.stale_ms if service == "comsrv" and kind in _MEASURED else None
     now, answered, prefix = moment.now, moment.answered, f"{key}:"
 
-    def judge(ts: bytes | None) -> tuple[int | None, int | None, bool]:
+    def judge(ts: Text | None) -> tuple[int | None, int | None, bool]:
         at = int(ts) if ts and ts.isdigit() else None
         return at, None if at is None else now - at, usual is not None and now - max(at or 0, answered) > usual
 
@@ -75,7 +78,7 @@ def points_of(
             ]
     found: list[PointValue] = []
     add = found.append
-    seen: dict[bytes | None, tuple[int | None, int | None, bool]] = {}  # a poll gives all its points one time
+    seen: dict[Text | None, tuple[int | None, int | None, bool]] = {}  # a poll gives all its points one time
     words = words or [None] * len(fields)
     for field, number, ts, word in zip(fields, numbers, times, words, strict=True):
         known = seen.get(ts)
@@ -99,7 +102,7 @@ def points_of(
     return found
 
 
-def _numbers(values: Sequence[bytes | None]) -> Sequence[float | None]:
+def _numbers(values: Column) -> Sequence[float | None]:
     try:
         numbers = list(map(float, values))  # type: ignore[arg-type]
         if math.isfinite(sum(numbers)):
@@ -109,7 +112,7 @@ def _numbers(values: Sequence[bytes | None]) -> Sequence[float | None]:
     return [None if value is None else _float(value) for value in values]
 
 
-def _float(text: bytes) -> float | None:
+def _float(text: Text) -> float | None:
     """None for what is no finite number: words of a control hash, or what a foreign program left."""
     try:
         number = float(text)
@@ -118,7 +121,7 @@ def _float(text: bytes) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _control_parts(text: bytes | None) -> tuple[bytes | None, bytes | None]:
+def _control_parts(text: Text | None) -> tuple[Text | None, Text | None]:
     """Value and time of `value:ts:source`."""
-    parts = (text or b"").rsplit(b":", 2)
+    parts = (text.decode(errors="replace") if isinstance(text, bytes) else text or "").rsplit(":", 2)
     return (parts[0], parts[1]) if len(parts) == 3 and parts[1].isdigit() else (text, None)

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from tradewind.points.address import Address, channel_of
 from tradewind.points.board_point import Describe as Describe
 from tradewind.points.board_point import Moment, points_of
 from tradewind.points.board_point import PointValue as PointValue
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind
+
+#: Points of a hash that the server packs in one go, for about a millisecond a thousand.
+PACKED_POINTS = 10_000
+Hash = dict[str, str]
+_decode = msgspec.msgpack.Decoder(list[str]).decode
 
 
 class BoardReader:
@@ -74,6 +81,16 @@ class BoardReader:
         found = {name.decode() for name in declared} | {name.decode().partition(":")[0] for name in pushed}
         return sorted(found, key=_as_number)
 
+    async def pushed(self) -> list[tuple[str, str, str]]:
+        """Channel, kind and id of every value in hashes that nobody has declared."""
+        listed = (await self.plane.home.ask([("SMEMBERS", self.plane.keys.channels_pushed())]))[0]
+        found: list[tuple[str, str, str]] = []
+        for name in listed:
+            channel, _, kind = name.decode().partition(":")
+            ids = (await self.plane.at(channel).ask([("HKEYS", self.plane.keys.points(channel, kind))]))[0]
+            found += [(channel, kind, point.decode()) for point in ids]
+        return found
+
     async def lengths(self, channel: str) -> dict[str, int]:
         """How many points of each kind have a value."""
         Address.point(channel, Kind.MEASUREMENT, "0")
@@ -81,6 +98,23 @@ class BoardReader:
         return dict(zip(map(str, Kind), await self.plane.at(channel).ask(names), strict=True))
 
     async def _read_hashes(self, channel: str, keys: Sequence[str]) -> list[PointValue]:
+        names = [name for key in keys for name in (*self._names(key)[:3], self._status_of(key))]
+        reply = await self.plane.at(channel).scripts.run("board_read", names, [PACKED_POINTS])
+        try:
+            columns = [_columns(*reply[at : at + 4]) for at in range(2, len(reply), 4)] if reply else None
+        except msgspec.DecodeError:  # a foreign program has left something that is no text
+            columns = None
+        if columns is None:
+            return await self._read_plain(channel, keys)
+        now, found = self._now(reply), []
+        for key, (values, times, words, answered) in zip(keys, columns, strict=True):
+            if values:
+                moment = Moment(now, answered, self._stale_ms)
+                found += self._points(key, values, times, words, moment, is_numbered=bool(channel))
+        return found
+
+    async def _read_plain(self, channel: str, keys: Sequence[str]) -> list[PointValue]:
+        """Hashes that are too large to be packed by the server in one go."""
         commands: list[tuple[Any, ...]] = [("TIME",)]
         for key in keys:
             commands += [("HGETALL", name) for name in self._names(key)[:3]]
@@ -91,16 +125,24 @@ class BoardReader:
         for key in keys:
             values, times, words = _hash(next(replies)), _hash(next(replies)), _hash(next(replies))
             moment = self._moment(key, now, replies)
-            if not values:
-                continue
-            names = sorted(values)
-            if channel:
-                names.sort(key=len)  # as numbers
-            fields = b":".join(names).decode().split(":")
-            stored = list(map(values.get, names))
-            marks = list(map(words.get, names)) if words else None
-            found += points_of(key, fields, stored, list(map(times.get, names)), marks, moment, self._describe)
+            if values:
+                found += self._points(key, values, times, words, moment, is_numbered=bool(channel))
         return found
+
+    def _points(
+        self, key: str, values: Hash, times: Hash | str, words: Hash, moment: Moment, *, is_numbered: bool
+    ) -> list[PointValue]:
+        fields = sorted(values)
+        if is_numbered:
+            fields.sort(key=len)
+        each = [times] * len(fields) if isinstance(times, str) else list(map(times.get, fields))
+        marks = list(map(words.get, fields)) if words else None
+        return points_of(key, fields, list(map(values.get, fields)), each, marks, moment, self._describe)
+
+    def _status_of(self, key: str) -> str:
+        """Models have no status: their own hash has no such field."""
+        channel = channel_of(key)
+        return self.plane.keys.channel_status(channel) if channel else self._names(key)[2]
 
     def _names(self, key: str) -> tuple[str, str, str, str]:
         """The hash of that key, its times, its qualities, its mark."""
@@ -141,8 +183,19 @@ def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
     return [address for address in addresses if isinstance(address, Address)]
 
 
-def _hash(reply: Sequence[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+def _hash(reply: Sequence[bytes]) -> Hash:
+    return {name.decode(): value.decode(errors="replace") for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _columns(values: bytes, times: bytes, words: bytes, answered: bytes) -> tuple[Hash, Hash | str, Hash, int]:
+    """Of one hash, as board_read gives it."""
+    time = times.decode() if times[:1].isdigit() else _unpacked(times)
+    return _unpacked(values), time, _unpacked(words), int(answered) if answered.isdigit() else 0
+
+
+def _unpacked(data: bytes) -> Hash:
+    flat = _decode(data) if data else []
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _as_number(text: str) -> tuple[int, str]:

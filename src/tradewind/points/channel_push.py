@@ -74,3 +74,5 @@ class PushWatch:
         self.status.heard_ms = newest
         error = "" if is_fresh else f"no value for {(now - newest) // 1000} s" if newest else "no value yet"
         self.status.turn(is_fresh, now, error)
+        if newest:
+            self.status.is_gone = not is_fresh

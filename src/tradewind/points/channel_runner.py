@@ -152,6 +152,7 @@ class ChannelRunner:
 
     async def _listen(self, driver: Driver) -> None:
         self._succeed()
+        await self._write([])  # the points that are only written are good again
         self._delivered.clear()
         try:
             async with asyncio.TaskGroup() as group:
@@ -224,9 +225,11 @@ class ChannelRunner:
             return
         self._is_troubled = False
         self._gone.clear()
+        self._samples.back()
         if self._timer is not None:
             self._timer.cancel()
         self.status.turn(True, self._bench.clock.now_ms())
+        self.status.is_gone = False
         log.info("channel is online", channel=self.channel.id)
 
     def _fail(self, error: str) -> None:
@@ -250,6 +253,7 @@ class ChannelRunner:
             async with self._writing:
                 if not self._gone.is_set():
                     continue
+                self.status.is_gone = True
                 is_done = await self._send(self._samples.all_bad())
             if is_done:
                 self._gone.clear()

@@ -13,6 +13,7 @@ from tradewind.points.convert import is_change, to_engineering
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
 READ_KINDS = (Kind.MEASUREMENT, Kind.SIGNAL)
+WRITTEN_KINDS = (Kind.CONTROL, Kind.ADJUSTMENT)
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD, Quality.UNCERTAIN, Quality.BAD
 _UNSEEN = math.nan
 
@@ -43,6 +44,7 @@ class Samples:
         for point in channel.points:
             self._known[point.kind][point.id] = _Known(point, refresh_s)
         self.count = sum(len(self._known[kind]) for kind in READ_KINDS)
+        self._is_back = True
 
     def changes(self, readings: Iterable[Reading], now_s: float) -> list[Batch]:
         """One batch per kind that has news. Readings of points that the channel does not have are left out."""
@@ -77,7 +79,7 @@ class Samples:
                 times.setdefault(point.kind, {})[point.id] = reading.ts_ms
             if quality is not _GOOD:
                 qualities.setdefault(point.kind, {})[point.id] = quality.value
-        return [
+        return self._restored() + [
             Batch.of_channel(
                 self._channel, kind, values.get(kind, {}), times.get(kind, 0), qualities.get(kind), is_lenient=True
             )
@@ -85,9 +87,10 @@ class Samples:
         ]
 
     def all_bad(self) -> list[Batch]:
-        """The device is gone: every value that was read keeps its value and its time, and is bad."""
+        """The device is gone: every point keeps its value and its time, and is bad."""
         batches = []
-        for kind in READ_KINDS:
+        self._is_back = False
+        for kind in Kind:
             marked = {}
             for known in self._known[kind].values():
                 if known.quality is not _BAD:
@@ -97,8 +100,28 @@ class Samples:
                 batches.append(Batch.of_channel(self._channel, kind, {}, quality=marked))
         return batches
 
+    def back(self) -> None:
+        """The device answers again, so what it was told last counts again; what it says is told by `changes`."""
+        self._is_back = True
+
+    def _restored(self) -> list[Batch]:
+        """Take the marks of a gone device from points that are only written, which no reading would do."""
+        if not self._is_back:
+            return []
+        self._is_back = False
+        batches = []
+        for kind in WRITTEN_KINDS:
+            points = self._known[kind]
+            for known in points.values():
+                known.quality = None
+            if points:
+                good = dict.fromkeys(points, _GOOD.value)
+                batches.append(Batch.of_channel(self._channel, kind, {}, quality=good))
+        return batches
+
     def forget(self) -> None:
         """What the board shows is not known any more: all is written again."""
+        self._is_back = True
         for points in self._known.values():
             for known in points.values():
                 known.forget()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from tradewind.errors import Unavailable
 from tradewind.points.plane import Place, PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import report
 
 log = structlog.get_logger(__name__)
 WRITE_S = 1.0
@@ -26,11 +27,13 @@ class ChannelStatus:
 
     `last_ms` is the last poll that succeeded: what the board takes all points of the channel to be as fresh as. Where
     the device or somebody else sends, nothing is known of points that were not sent: that time is `heard_ms`.
+    `is_gone`: it was away for longer than its timeout; None while nobody knows.
     """
 
     def __init__(self, channel: str, owner: str, points: int, now_ms: int) -> None:
         self.channel, self.owner, self.points = channel, owner, points
         self.is_online = False
+        self.is_gone: bool | None = None
         self.since_ms = now_ms
         self.error = ""
         self.polls = self.failures = self.missed = self.commands = self.dropped = 0
@@ -69,7 +72,8 @@ class ChannelStatus:
 
 
 class StatusBook:
-    """Writes what has changed, all channels in one round trip, and sees requests to reload a channel on the way."""
+    """Writes what has changed, all channels in one round trip, and sees requests to reload a channel on the way.
+    Channels that are gone, and those that are back, are reported as faults of the station."""
 
     def __init__(self, plane: PointPlane, on_reload: Callable[[str], None]) -> None:
         self._plane = plane
@@ -77,6 +81,7 @@ class StatusBook:
         self._open: dict[str, ChannelStatus] = {}
         self._written: dict[str, dict[str, Any]] = {}
         self._asked: dict[str, bytes | None] = {}
+        self._told: dict[str, bool] = {}
         self._ahead_ms = 0
         self._writing = asyncio.Lock()
 
@@ -87,12 +92,14 @@ class StatusBook:
     def all(self) -> list[ChannelStatus]:
         return list(self._open.values())
 
-    async def close(self, channel: str, *, is_removed: bool, is_ours: bool) -> None:
-        """Nothing polls the channel here any more; the hash of one that was removed goes. One that another process
-        took over in the meantime is left to it. Does not raise when Redis is away."""
+    async def close(self, channel: str, *, is_removed: bool, is_ours: bool, is_off: bool = False) -> None:
+        """Nothing polls the channel here any more; the hash of one that was removed goes, and the fault of one that
+        is not to be polled at all. One that another process took over in the meantime is left to it. Does not raise
+        when Redis is away."""
         status = self._open.pop(channel, None)
         self._written.pop(channel, None)
         self._asked.pop(channel, None)
+        was_gone = self._told.pop(channel, None)
         key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
         try:
             # Not beside a write that still knows the channel: it would bring a removed hash back.
@@ -103,6 +110,8 @@ class StatusBook:
                         await self._plane.forget(channel)
                     elif status is not None and is_ours:
                         await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
+                if is_removed or (is_off and was_gone):
+                    await self._report(channel, is_gone=False)
         except Unavailable as error:
             log.warning("channel status not written", channel=channel, error=error.message)
 
@@ -112,6 +121,7 @@ class StatusBook:
                 self._written.clear()
             try:
                 await self.write()
+                await self.tell()
             except Unavailable as error:
                 self._written.clear()
                 log.warning("channel status not written", error=error.message)
@@ -125,6 +135,21 @@ class StatusBook:
         for channel in list(self._open):
             if channel in self._open:
                 await self._write_at(self._plane.at(channel), [channel])
+
+    async def tell(self) -> None:
+        """Report channels that are gone or back since the last time. Raises Unavailable; the rest comes next time."""
+        for channel, status in list(self._open.items()):
+            is_gone = status.is_gone
+            if is_gone is not None and is_gone != self._told.get(channel):
+                await self._report(channel, is_gone=is_gone, error=status.error)
+                if channel in self._open:
+                    self._told[channel] = is_gone
+
+    async def _report(self, channel: str, *, is_gone: bool, error: str = "") -> None:
+        plane = self._plane
+        state: Literal["raise", "clear"] = "raise" if is_gone else "clear"
+        text = f"channel {channel} is offline" + (f": {error}" if error else "") if is_gone else ""
+        await report(plane.link, plane.keys, "channel_offline", f"comsrv:{channel}", text, state=state)
 
     async def _write_at(self, place: Place, channels: Iterable[str]) -> None:
         async with self._writing:

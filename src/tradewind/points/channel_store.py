@@ -79,7 +79,7 @@ class ChannelStore:
         """Raises NotFound."""
         found = (await self.get_many([channel_id]))[0]
         if found is None:
-            raise NotFound(f"no channel {channel_id}", code="unknown_channel", hint="list the channels")
+            raise NotFound(f"there is no channel {channel_id}", code="unknown_channel", hint="list the channels")
         return found
 
     async def get_many(self, channel_ids: Sequence[str]) -> list[ChannelSpec | None]:

@@ -93,8 +93,9 @@ class FeedReader:
             raise Invalid(f"{name!r} is no name for a consumer of the feed", code="bad_id", hint="use a short word")
         self.plane = plane
         self.name = name
+        #: Entries that one read takes at most (in a cluster: of each channel).
+        self.count = count
         self._start = start
-        self._count = count
         self._at: dict[str, str] = {}
         self._known_missed = 0
         self._is_open = False
@@ -185,11 +186,11 @@ class FeedReader:
         for channel, reply in found.items():
             rows = reply[0][1] if reply else ()
             if rows:
-                entries += map(_entry, rows)
-                self._at[channel] = entries[-1].id
-                cursor += (field_of(self.name, channel), entries[-1].id)
+                entries += filter(None, map(_entry, rows))
+                self._at[channel] = last = rows[-1][0].decode()
+                cursor += (field_of(self.name, channel), last)
         missed = int(missed_reply or 0)
-        if not entries and missed == self._known_missed:
+        if not cursor and missed == self._known_missed:
             return None
         if len(found) > 1:
             entries.sort(key=lambda entry: id_of(entry.id))
@@ -198,7 +199,7 @@ class FeedReader:
         return FeedBatch(tuple(entries), lost, tuple(cursor))
 
     def _options(self) -> tuple[Any, ...]:
-        return ("COUNT", self._count)
+        return ("COUNT", self.count)
 
     def _stream(self, channel: str) -> tuple[str, ...]:
         return ("STREAMS", self.plane.keys.feed(channel), self._at[channel])
@@ -231,16 +232,21 @@ def id_of(text: str) -> tuple[int, int]:
     return int(ms), int(number or 0)
 
 
-def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry:
+def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry | None:
+    """None for what somebody else wrote into the stream and is no entry: it must not stop its readers for ever."""
     name, fields = row
     get = fields.get
-    return FeedEntry(
-        name.decode(),
-        fields[b"k"].decode(),
-        int(fields[b"t"]),
-        fields[b"d"].decode(),
-        get(b"q", b"").decode(),
-        b"l" in fields,
-        get(b"o", b"").decode(),
-        get(b"p", b"").decode(),
-    )
+    try:
+        return FeedEntry(
+            name.decode(),
+            fields[b"k"].decode(),
+            int(fields[b"t"]),
+            fields[b"d"].decode(),
+            get(b"q", b"").decode(),
+            b"l" in fields,
+            get(b"o", b"").decode(),
+            get(b"p", b"").decode(),
+        )
+    except (KeyError, ValueError) as error:
+        log.error("not an entry of the feed: left out", entry=name.decode(), error=repr(error))
+        return None

@@ -9,6 +9,7 @@ import msgspec
 from tradewind.points.feed import field_of, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import report
 
 #: What stays when nobody has a cursor.
 ALONE_MS = 60_000
@@ -55,6 +56,9 @@ async def trim_feed(plane: PointPlane) -> Trimmed:
         total, bound = sum(sizes.values()), plane.settings.feed_max_bytes
         for channel, size in sizes.items() if total > bound else ():
             gone += await _cut(plane, cursors, channel, size * bound // total, missed)
+    for name, count in missed.items():
+        text = f"{name} has missed {count} entries of the change feed: it reads too slowly, or not at all"
+        await report(plane.link, plane.keys, "feed_missed", f"points:feed:{name}", text)
     return Trimmed(gone, missed)
 
 

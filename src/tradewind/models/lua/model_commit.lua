@@ -17,5 +17,6 @@ if is_done then return 1 end -- a repeat after a lost reply: a cursor never stan
 board_write(6, at + 2 * cursors + 2 * states)
 for c = 0, cursors - 1 do redis.call('HSET', KEYS[5], ARGV[at + 2 * c], ARGV[at + 2 * c + 1]) end
 at = at + 2 * cursors
-for s = 0, states - 1 do redis.call('HSET', KEYS[4], ARGV[at + 2 * s], ARGV[at + 2 * s + 1]) end
+local last = at + 2 * states - 1
+for from = at, last, 4000 do redis.call('HSET', KEYS[4], unpack(ARGV, from, math.min(from + 3999, last))) end
 return 1

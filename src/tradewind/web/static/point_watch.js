@@ -1,4 +1,4 @@
-// The channel or model that is looked at and the first models: one stream of values for all of them, since a browser
+// The channel, model or search that is looked at and the first models: one stream of values for all of them, since a browser
 // opens only a few connections to a station. Nothing is asked while the page is hidden.
 
 import { get, pointsUrl } from "./calls.js";
@@ -7,9 +7,14 @@ export const MOST_POINTS = 200;
 const MOST_MODELS = 20;
 const REREAD_MS = 30000;
 const REOPEN_MS = 3000;
+const TYPING_MS = 250;
 
 export class PointWatch {
   chosen = { channel: "", model: "" };
+  /** What is searched for; then its points are shown instead of those of what is chosen. */
+  text = "";
+  #total = 0;
+  #typing = 0;
   #values = new Map();
   #known = [];
   #readAt = -Infinity;
@@ -30,7 +35,24 @@ export class PointWatch {
 
   choose(chosen) {
     this.#isChosen = true;
+    this.text = "";
     this.#set({ channel: "", model: "", ...chosen });
+  }
+
+  /** Once the reader has stopped typing. */
+  search(text) {
+    this.text = text;
+    clearTimeout(this.#typing);
+    if (!text) {
+      this.#set(this.chosen);
+      return;
+    }
+    this.#typing = setTimeout(() => this.#read(), TYPING_MS);
+  }
+
+  /** How many points there are of what is shown. */
+  total() {
+    return this.text ? this.#total : this.rows().length;
   }
 
   /** Once a second. Without a choice of the reader the first declared channel is shown. */
@@ -45,15 +67,16 @@ export class PointWatch {
       this.#set({ channel: first ?? "", model: first ? "" : models[0] ?? "" });
     }
     this.#listen(models.slice(0, MOST_MODELS));
-    if (this.chosen.channel && performance.now() - this.#readAt > REREAD_MS) this.#read();
+    if ((this.text || this.chosen.channel) && performance.now() - this.#readAt > REREAD_MS) this.#read();
   }
 
   /** The points of what is chosen: {address, value, ts, quality, unit, name?}; declared ones also without a value. */
   rows() {
     const { channel, model } = this.chosen;
-    if (model) return this.of(model);
+    if (model && !this.text) return this.of(model);
     const prefix = `comsrv:${channel}:`;
     const rows = this.#known.map((point) => ({ ...point, ...this.#values.get(point.address), name: point.name }));
+    if (this.text) return rows;
     const listed = new Set(this.#known.map((point) => point.address));
     for (const [address, point] of this.#values) {
       if (channel && address.startsWith(prefix) && !listed.has(address)) rows.push(point);
@@ -77,7 +100,8 @@ export class PointWatch {
   #listen(models) {
     const { channel, model } = this.chosen;
     const wanted = new URLSearchParams();
-    if (channel) wanted.append("channel", channel);
+    if (this.text) this.#known.forEach((point) => wanted.append("address", point.address));
+    else if (channel) wanted.append("channel", channel);
     for (const name of new Set([...(model ? [model] : []), ...models])) wanted.append("model", name);
     const asked = wanted.toString();
     const isRefused = this.#live?.readyState === EventSource.CLOSED && performance.now() - this.#openedAt > REOPEN_MS;
@@ -107,13 +131,17 @@ export class PointWatch {
     if (this.#isReading) return;
     this.#isReading = true;
     this.#readAt = performance.now();
-    const { channel } = this.chosen;
+    const { text, chosen: { channel } } = this;
+    const isMeant = () => text === this.text && channel === this.chosen.channel;
     try {
-      const { items } = await get(`channels/${channel}/points`, { limit: MOST_POINTS * 5 });
-      if (channel === this.chosen.channel) this.#known = items;
+      const { items, total } = text ? await get("points", { search: text, limit: MOST_POINTS })
+        : await get(`channels/${channel}/points`, { limit: MOST_POINTS * 5 });
+      if (isMeant()) [this.#known, this.#total] = [items, total];
       this.#changed();
     } catch { /* the banner says that the station does not answer; asked again later */ }
     this.#isReading = false;
-    if (channel !== this.chosen.channel) this.#readAt = -Infinity;
+    if (isMeant()) return;
+    this.#readAt = -Infinity;
+    if (this.text) this.#read();
   }
 }

@@ -73,7 +73,7 @@ const qualityColumn = {
 const pointTable = table({
   id: "points",
   rows: () => watch.rows(),
-  total: () => watch.rows().length,
+  total: () => watch.total(),
   keyOf: (row) => row.address,
   most: MOST_POINTS,
   emptyWord: "noPoints",
@@ -90,12 +90,25 @@ const pointTable = table({
 
 export const points = {
   ...pointTable,
-  update(body, snapshot) {
-    watch.tick(snapshot);
-    watch.onChange(() => pointTable.update(body, snapshot));
-    return pointTable.update(body, snapshot);
+  make() {
+    const box = element("input", { id: "point-search", type: "search", autocomplete: "off", maxlength: "200" });
+    box.addEventListener("input", () => watch.search(box.value.trim()));
+    return element("div", {}, box, pointTable.make());
   },
-  note: (snapshot) => [watch.chosen.channel || watch.chosen.model, pointTable.note(snapshot)].filter(Boolean).join(" · "),
+  update(body, snapshot) {
+    const [box, rows] = body.children;
+    box.placeholder = word("searchPoints");
+    box.setAttribute("aria-label", word("searchPoints"));
+    if (document.activeElement !== box && box.value.trim() !== watch.text) box.value = watch.text;
+    watch.tick(snapshot);
+    watch.onChange(() => pointTable.update(rows, snapshot));
+    const reason = pointTable.update(rows, snapshot);
+    return reason && watch.text ? word("nothingFound") : reason;
+  },
+  note(snapshot) {
+    const shown = watch.text ? "" : watch.chosen.channel || watch.chosen.model;
+    return [shown, pointTable.note(snapshot)].filter(Boolean).join(" · ");
+  },
 };
 
 /** A name that shows its points when it is pressed. */
