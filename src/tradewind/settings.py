@@ -173,6 +173,12 @@ class PointSettings(_Group):
     command_expiry_s: Seconds = 30
 
 
+class ModelSettings(_Group):
+    """`output_ttl_days`: outputs that nothing has written for so long go; 0 = they stay (the seed names 7)."""
+
+    output_ttl_days: CountOrNone = 0
+
+
 class RuleSettings(_Group):
     """`loop_depth` firings of a rule that acts within `loop_window_s` stop it."""
 
@@ -283,6 +289,7 @@ class Settings(BaseSettings):
     flows: FlowSettings = FlowSettings()
     signals: SignalSettings = SignalSettings()
     points: PointSettings = PointSettings()
+    models: ModelSettings = ModelSettings()
     rules: RuleSettings = RuleSettings()
     alarms: AlarmSettings = AlarmSettings()
     notify: NotifySettings = NotifySettings()

@@ -8,6 +8,7 @@ import os
 import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,6 +28,7 @@ from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
 from tradewind.flows.signal_host import SignalHost
+from tradewind.flows.start_task import use_flows
 from tradewind.flows.store import FlowStore
 from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.ids import short_random
@@ -36,7 +38,9 @@ from tradewind.redis.connection import Link, ServerFacts, open_link, server_fact
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
+from tradewind.station_history import HistoryRoom
 from tradewind.station_points import PointRoom
+from tradewind.station_rules import RuleRoom
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
 from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
@@ -58,7 +62,7 @@ if TYPE_CHECKING:
     from tradewind.tasks.scheduler import Scheduler
 
 log = structlog.get_logger(__name__)
-ROLES = ("scheduler", "worker", "comsrv", "modsrv", "api")
+ROLES = ("scheduler", "worker", "comsrv", "modsrv", "rulesrv", "alarmsrv", "hissrv", "api")
 #: What a task of a node type is given; only a flow submits one.
 NODE_SIGNATURE = Signature(
     params=[
@@ -92,14 +96,17 @@ class Station:
         self.sql = sql
         self.name = settings.worker.name or platform.node()
         self.plane = Plane(link, settings)
-        self.tasks = TaskStore(self.plane, _archive(sql) if sql is not None else None)
+        self._record = record = sql if settings.tasks.archive else None
+        self.tasks = TaskStore(self.plane, _archive(record) if record is not None else None)
         self.control = TaskControl(self.plane)
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(self.plane)
         self.points = PointRoom(link, settings)
+        self.rules = RuleRoom(self.points, sql)
+        self.history = HistoryRoom(self.points)
         self.flow_store = FlowStore(FlowPlane(self.plane))
         self.flow_types = KnownTypes(self.flow_store.plane, node_types)
-        self.flows = FlowControl(self.flow_store, self.flow_types, _records(sql) if sql is not None else None)
+        self.flows = FlowControl(self.flow_store, self.flow_types, _records(record) if record is not None else None)
         self.workers: list[Worker] = []
         self.scheduler: Scheduler | None = None
         #: Where signals can be watched: the broker's exchange, or one inside this process.
@@ -108,6 +115,7 @@ class Station:
         discover()
         python_node.allow(settings.flows.code_nodes)
         use_points(self.points)
+        use_flows(self.flows)
 
     async def run(self, stop: asyncio.Event, api: Callable[[asyncio.Event], Awaitable[None]] | None = None) -> None:
         """Serve the roles until `stop` is set, then end them in stages: API, workers, scheduler.
@@ -137,11 +145,16 @@ class Station:
             if "modsrv" in self.roles:
                 modsrv = _kept_up("modsrv", lambda: self.points.engine().run(stops["modsrv"]), stops["modsrv"])
                 running["modsrv"].append(group.create_task(modsrv, name="modsrv"))
+            served = (("rulesrv", self.rules.judge), ("alarmsrv", self.rules.keep), ("hissrv", self.history.record))
+            for role, serve in served:
+                if role in self.roles:
+                    kept = _kept_up(role, partial(serve, stops[role]), stops[role])
+                    running[role].append(group.create_task(kept, name=role))
             if api is not None:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
             log.info("stopping", roles=sorted(self.roles))
-            for role in ("api", "comsrv", "modsrv", "worker", "scheduler"):
+            for role in ("api", "comsrv", "modsrv", "rulesrv", "alarmsrv", "hissrv", "worker", "scheduler"):
                 stops[role].set()
                 await asyncio.gather(*running[role], return_exceptions=True)
             for watch in watches:
@@ -158,6 +171,8 @@ class Station:
             workers = await self.control.workers()
             active = [w for w in workers if w.status == "active"]
             parts["worker"] = _part(bool(active), f"{len(active)} active of {len(workers)}")
+            for role, (is_ok, detail) in (await self.rules.look()).items():
+                parts[role] = {"status": "off", "detail": detail} if is_ok is None else _part(is_ok, detail)
         else:
             parts["scheduler"] = parts["worker"] = {"status": "unknown", "detail": "Redis is away"}
         parts["api"] = _part(True, f"version {self.version}")
@@ -249,10 +264,10 @@ class Station:
             jobs["broker"] = keeper.run
         jobs["flow triggers"] = TriggerWatch(self.flows, self.points.plane).run
         jobs["points"] = self.points.look_after
-        if self.sql is not None:
+        if self._record is not None:
             from tradewind.flows.recorder import FlowRecorder
 
-            jobs["flow records"] = FlowRecorder(self.plane, self.sql).run
+            jobs["flow records"] = FlowRecorder(self.plane, self._record).run
         return jobs
 
     def _make_worker(
@@ -298,7 +313,7 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         for warning in facts.warnings:
             log.warning("redis", warning=warning)
         sql = None
-        if settings.tasks.archive and roles & {"scheduler", "api"}:
+        if "alarmsrv" in roles or (settings.tasks.archive and roles & {"scheduler", "api"}):
             if not settings.sql.url:
                 settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             from tradewind.sql import open_sql  # heavy, and not every role needs it

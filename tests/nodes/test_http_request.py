@@ -12,7 +12,7 @@ import pytest
 from tests.nodes.host import new_call, once, outputs, payloads, problems
 from tests.nodes.web import Web, serve
 from tradewind.flows.node_errors import NodeException, NodeResourceException, NodeTimeoutException
-from tradewind.nodes.http_guard import is_refused
+from tradewind.http_guard import is_refused
 from tradewind.nodes.http_request import HttpRefused
 from tradewind.tasks.running import Abort, Retry
 

@@ -20,12 +20,13 @@ from tradewind.redis.scripts import Scripts, sha, source
 from tradewind.settings import RedisSettings
 
 PACKAGE = "tradewind.tasks"
-ROOMS = ("tasks", "flows", "points", "models")
+ROOMS = ("tasks", "flows", "points", "models", "notify", "alarms", "rules")
 FOLDERS = {room: Path(str(resources.files(f"tradewind.{room}") / "lua")) for room in ROOMS}
 #: Included by others, no scripts by themselves.
 PARTS = [f"tasks/{name}" for name in ("shared", "requeue", "cancel")]
 PARTS += [f"flows/{name}" for name in ("cycle", "forget", "node_task_shared")]
 PARTS += [f"points/{name}" for name in ("board", "command_shared")]
+PARTS += ["alarms/alarm", "rules/rule_steps"]
 FILES = sorted(file for folder in FOLDERS.values() for file in folder.glob("*.lua"))
 NAMES = [name for name in (f"{file.parent.parent.name}/{file.stem}" for file in FILES) if name not in PARTS]
 

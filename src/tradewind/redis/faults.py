@@ -1,8 +1,11 @@
-"""Which Redis errors may pass by themselves, and our words for trouble with the server."""
+"""Which Redis errors may pass by themselves, our words for trouble with the server, and the door for faults of the
+station itself: `report`.
+"""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
 
 import redis
 from redis.exceptions import (
@@ -21,7 +24,15 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from tradewind.clock import now_ms
 from tradewind.errors import Overloaded, TradewindError, Unavailable
+
+if TYPE_CHECKING:
+    from tradewind.redis.connection import Link
+    from tradewind.redis.keys import Keys
+
+#: Reports that wait for alarmsrv; beyond that the oldest go.
+MAX_REPORTS = 10_000
 
 #: Errors after which the same command may succeed, once `Link.refresh()` was called. Whether it has already been
 #: carried out is not known: repeat only what may happen twice.
@@ -75,3 +86,20 @@ class translated:
             ours = translate(error, self.where)
             if ours is not None:
                 raise ours from error
+
+
+async def report(
+    link: Link,
+    keys: Keys,
+    code: str,
+    source: str,
+    message: str,
+    level: str = "High",
+    state: Literal["raise", "clear"] = "raise",
+) -> None:
+    """Tell of a fault of the station, or that it is over: alarmsrv raises or clears the alarm of rule `station` and
+    that source. One alarm is open per source; `code` is for machines. Raises Unavailable."""
+    fields = {"code": code, "source": source, "level": level, "message": message, "state": state, "at": str(now_ms())}
+    client: Any = link.client
+    with translated(link):
+        await client.xadd(keys.faults(), fields, maxlen=MAX_REPORTS, approximate=True)

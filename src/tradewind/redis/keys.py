@@ -287,7 +287,7 @@ class Keys:
         return f"{self._channel(channel)}:{kind}:mark"
 
     def channel_status(self, channel: str) -> str:
-        """hash; online, since_ms, error, polls, failures, points, bytes, last_ms, owner. No TTL. Acquisition."""
+        """hash; online `0` or `1`, since_ms, last_ms (the last poll that succeeded), heard_ms (the newest value that was sent), error, polls, failures, missed, commands, dropped, points, poll_ms, poll_ms_max, owner; reload (changes with each request to connect anew). With the channel. StatusBook, request_reload."""
         return f"{self._channel(channel)}:status"
 
     def channel_todo(self, channel: str) -> str:
@@ -335,7 +335,7 @@ class Keys:
         return f"{self.p}points:missed"
 
     def model_values(self, model: str, kind: str) -> str:
-        """hash; field → value: measurement `%.6f`, control `value:ts:source`. No TTL (an option gives 7 days). board_write, control_set. Seed 001 §4.3."""
+        """hash; field → value: measurement `%.6f`, control `value:ts:source`. No TTL; measurements `models.output_ttl_days` after the last write if that is set. board_write, control_set. Seed 001 §4.3."""
         return f"{self.p}modsrv:{model}:{kind}"
 
     def model_ts(self, model: str, kind: str) -> str:
@@ -429,7 +429,7 @@ class Keys:
         return f"{self.p}rulesrv:group:{group_id}:rules"
 
     def rule_history(self, rule_id: str) -> str:
-        """list; executions of a rule as JSON, newest first. Bounded by `rules.history_keep`, older than `rules.history_days` are dropped as it grows and by the sweeper. rule_commit, rule_done. Seed 001 §3.4."""
+        """list; executions of a rule as JSON, newest first. Bounded by `rules.history_keep`, older than `rules.history_days` are dropped as it grows; the list goes so long after its newest. rule_commit, rule_done. Seed 001 §3.4."""
         return f"{self.p}rulesrv:history:{rule_id}"
 
     def rules_version(self) -> str:
@@ -441,12 +441,16 @@ class Keys:
         return f"{self.p}rulesrv:states"
 
     def rule_figures(self) -> str:
-        """hash; `{rule id}:{word}` → triggered, failed, ms of all executions. With the rule. rule_commit, rule_done."""
+        """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, stopped_ms (by the loop guard). With the rule. rule_commit, rule_done."""
         return f"{self.p}rulesrv:figures"
 
     def rule_outbox(self) -> str:
         """stream; one entry per execution whose actions are still to be carried out. Until they are. rule_commit, rule_done."""
         return f"{self.p}rulesrv:outbox"
+
+    def rule_pending(self) -> str:
+        """list; msgpack of what a big round of rules has decided and is still to be carried out, in order. Until it is. rule_commit, rule_apply."""
+        return f"{self.p}rulesrv:pending"
 
     def rules_leader(self) -> str:
         """string; id of the process that judges the rules. 10 s, renewed. Leadership."""
@@ -479,7 +483,7 @@ class Keys:
         return f"{self.p}alarm:date:{date}"
 
     def alarm_bucket(self, hour: str) -> str:
-        """hash; id of an alarm created in that hour (UTC, YYYYMMDDHH) → its record as compressed JSON. With the alarms. Alarm scripts. Seed 001 §3.2."""
+        """hash; id of an alarm created in that hour (UTC, YYYYMMDDHH) → its record cut down to compact JSON (id, level, status, category, source_point, rule_id, title, created_at, version). With the alarms. Alarm scripts. Seed 001 §3.2."""
         return f"{self.p}alarm:buckets:{hour}"
 
     def alarm_realtime(self) -> str:
@@ -491,11 +495,31 @@ class Keys:
         return f"{self.p}alarm:open"
 
     def alarm_order(self, name: str) -> str:
-        """zset; ids of alarms, score = ms when they were created: `all`, `open`, and per level among the open ones `open:{level}`. With the alarms. Alarm scripts."""
+        """zset; ids of alarms, score = ms when they were created: `all`, `open`, per level among the open ones `open:{level}`, and `ended`. With the alarms. Alarm scripts."""
         return f"{self.p}alarm:order:{name}"
 
+    def alarm_rule(self, rule_id: str) -> str:
+        """set; ids of the open alarms of a rule. Until they are resolved. Alarm scripts."""
+        return f"{self.p}alarm:rule:{rule_id}"
+
+    def alarm_effects(self, alarm_id: str) -> str:
+        """set; ids of the open alarms that this one suppresses as their cause. Until it ends. Alarm scripts."""
+        return f"{self.p}alarm:effects:{alarm_id}"
+
+    def alarm_nonce(self, nonce: str) -> str:
+        """string; what a call with that nonce has done: the id of an alarm, or the reply to an operator's action. 5 min. alarm_raise, alarm_act."""
+        return f"{self.p}alarm:nonce:{nonce}"
+
+    def alarms_leader(self) -> str:
+        """string; id of the process that keeps the alarms. 10 s, renewed. Leadership."""
+        return f"{self.p}alarm:leader"
+
+    def alarms_epoch(self) -> str:
+        """string; counts the terms of alarm:leader. No TTL. Leadership."""
+        return f"{self.p}alarm:epoch"
+
     def alarm_timers(self) -> str:
-        """zset; `escalate:{id}`, `unshelve:{id}`, `close:{id}`; score = ms when it is due. Until done. Alarm scripts."""
+        """zset; `escalate:{id}`, `unshelve:{id}`, `close:{id}`, `release:{id}`; score = ms when it is due. Until done. Alarm scripts."""
         return f"{self.p}alarm:timers"
 
     def alarm_recent(self) -> str:
@@ -525,7 +549,7 @@ class Keys:
     # notifications
 
     def notify_policy(self) -> str:
-        """string; targets, routes, quiet hours and escalation as JSON. No TTL. NotifyStore."""
+        """string; targets with their secrets, routes, quiet hours and escalation as JSON. No TTL. notify_policy."""
         return f"{self.p}notify:policy"
 
     def notify_outbox(self) -> str:
@@ -539,6 +563,34 @@ class Keys:
     def notify_due(self) -> str:
         """zset; ids of deliveries; score = ms of the next try. With the job. notify_plan, notify_done."""
         return f"{self.p}notify:due"
+
+    def notify_told(self) -> str:
+        """hash; id of an alarm → JSON: the targets that were told of it with their delivery, its step in the escalation chain. Until its end is told; swept hourly of alarms that are gone. notify_plan."""
+        return f"{self.p}notify:told"
+
+    def notify_timers(self) -> str:
+        """zset; ids of alarms that nobody acknowledged yet; score = ms of the next step of the escalation chain. Until acknowledged, ended or at the end of the chain. notify_plan."""
+        return f"{self.p}notify:timers"
+
+    def notify_failed(self) -> str:
+        """zset; ids of deliveries that were given up; score = ms. The last 10,000. notify_done."""
+        return f"{self.p}notify:failed"
+
+    def notify_targets(self) -> str:
+        """hash; `{target}:last` → ms of the last delivery, `{target}:failing` → 1 while the last one was given up. Until the target is removed. notify_done, notify_sweep."""
+        return f"{self.p}notify:targets"
+
+    def notify_keys(self) -> str:
+        """zset; idempotency keys of messages from programs; score = ms. 24 h, 100,000 at most. notify_tell."""
+        return f"{self.p}notify:keys"
+
+    def notify_leader(self) -> str:
+        """string; id of the process that plans and delivers. 10 s, renewed. Leadership."""
+        return f"{self.p}notify:leader"
+
+    def notify_epoch(self) -> str:
+        """string; counts the terms of notify:leader; notify_plan and notify_done compare it. No TTL. Leadership."""
+        return f"{self.p}notify:epoch"
 
     def notify_log(self) -> str:
         """stream; one entry per delivery that ended: target, count, status, attempts, error. About the last 10,000. notify_done."""

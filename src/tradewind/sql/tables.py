@@ -13,6 +13,7 @@ TaskId = String(160).with_variant(postgresql.VARCHAR(160, collation="C"), "postg
 FlowId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
 #: Nodes and handles; four of them in one key still fit into an index page of PostgreSQL.
 Name = String(128).with_variant(postgresql.VARCHAR(128, collation="C"), "postgresql")
+AlarmId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
 EntryId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
 
 tasks = Table(
@@ -104,4 +105,41 @@ flow_cycles = Table(
     Column("error", Text, nullable=False),
     Column("nodes", Text, nullable=False),
     Index("flow_cycles_by_status", "flow_id", "status", "cycle"),
+)
+
+alarm_journal = Table(
+    "alarm_journal",
+    metadata,
+    Column("alarm_id", AlarmId, primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("event", Text, nullable=False),
+    Column("from_status", Text, nullable=False),
+    Column("to_status", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("rule_id", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("raised", BigInteger, nullable=False),
+    Column("actual_value", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Index("alarm_journal_by_time", "at_ms", "alarm_id", "version"),
+)
+
+alarms_closed = Table(
+    "alarms_closed",
+    metadata,
+    Column("id", AlarmId, primary_key=True),
+    Column("level", Text, nullable=False),
+    Column("category", Text, nullable=False),
+    Column("rule_id", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("ended_ms", BigInteger, nullable=False),
+    Column("removed_ms", BigInteger, nullable=False),
+    Column("record", Text, nullable=False),
+    Index("alarms_closed_by_time", "created_ms", "id"),
+    Index("alarms_closed_by_removal", "removed_ms"),
 )

@@ -1,0 +1,186 @@
+"""Every transition of every alarm, in SQL, and the last state of those that have left Redis.
+
+`recorder.py` brings them there from the stream `alarm:journal`. Every method raises Unavailable when SQL is away.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy import Row, Select, Table, and_, delete, or_, select
+
+from tradewind import codec
+from tradewind.alarms.record import Alarm, from_fields
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+from tradewind.sql import Sql
+from tradewind.sql.bulk import insert_postgres, insert_sqlite
+from tradewind.sql.faults import sql_errors
+from tradewind.sql.tables import alarm_journal, alarms_closed
+
+#: The recorder's field in `station:cursors`; other readers of the stream have fields with the same beginning.
+READERS = "alarm:journal@"
+SQL_CURSOR = f"{READERS}sql"
+#: Entries on their way to SQL that a reader looks at.
+_ON_THE_WAY = 10_000
+#: Alarms whose journal one transaction deletes.
+_DELETE = 500
+_ONCE = "DO NOTHING"
+
+
+class JournalEntry(NamedTuple):
+    """One transition. `from_status` is empty for the first; `version` counts them per alarm."""
+
+    alarm_id: str
+    version: int
+    event: str
+    from_status: str
+    to_status: str
+    at_ms: int
+    who: str
+    note: str
+    rule_id: str
+    source: str
+    level: str
+    category: str
+    raised: int
+    actual_value: str
+    title: str
+
+    @classmethod
+    def of_stream(cls, fields: Mapping[bytes, bytes]) -> Self:
+        """Raises KeyError, ValueError for what is no entry."""
+
+        def text(name: bytes) -> str:
+            # PostgreSQL takes no NUL in a text.
+            return fields[name].decode(errors="replace").replace("\0", "\ufffd")
+
+        words = [text(name) for name in (b"who", b"note", b"rule_id", b"source", b"level", b"category")]
+        head = (text(b"id")[:64], int(fields[b"version"]), text(b"event"), text(b"from"), text(b"to"))
+        return cls._make((*head, int(fields[b"at"]), *words, int(fields[b"count"]), text(b"actual"), text(b"title")))
+
+    @classmethod
+    async def read(cls, plane: PointPlane, journal: AlarmJournal | None, alarm_id: str) -> list[Self]:
+        """Of one alarm, oldest first: from SQL, if it is given, and from the stream."""
+        keys = plane.keys
+        with translated(plane.link):
+            cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR) if journal is not None else None
+            after = f"({cursor.decode()}" if cursor else "-"
+            rows = await plane.redis.xrange(keys.alarm_journal(), min=after, count=_ON_THE_WAY)
+        found = {
+            entry.version: entry for entry in (cls.of_stream(f) for _, f in rows if f.get(b"id") == alarm_id.encode())
+        }
+        if journal is not None:
+            found |= {entry.version: cls(*entry) for entry in await journal.read(alarm_id)}
+        return [found[version] for version in sorted(found)]
+
+
+class ClosedRow(NamedTuple):
+    """An alarm as it left Redis; `record` is JSON of its hash."""
+
+    id: str
+    level: str
+    category: str
+    rule_id: str
+    source: str
+    created_ms: int
+    ended_ms: int
+    removed_ms: int
+    record: str
+
+    @classmethod
+    def of_stream(cls, fields: Mapping[bytes, bytes]) -> Self:
+        raw = fields[b"record"].decode(errors="replace")
+        record = codec.decode(raw)
+        alarm_id, level, category, rule_id, source = (
+            str(record[name]) for name in ("id", "level", "category", "rule_id", "source_point")
+        )
+        return cls(
+            alarm_id,
+            level,
+            category,
+            rule_id,
+            source,
+            int(record["first_seen"]),
+            int(record["ended_ms"]),
+            int(fields[b"at"]),
+            raw,
+        )
+
+
+class AlarmJournal:
+    def __init__(self, sql: Sql) -> None:
+        self.sql = sql
+
+    async def write(self, entries: Sequence[JournalEntry], closed: Sequence[ClosedRow] = ()) -> None:
+        """All, durably, or none; writing them again changes nothing. Raises Invalid for what SQL will never take."""
+        work: list[tuple[Table, tuple[str, ...], list[Any], str]] = [
+            (alarm_journal, JournalEntry._fields, list({e[:2]: e for e in entries}.values()), _ONCE),
+            (alarms_closed, ClosedRow._fields, list({c.id: c for c in closed}.values()), _ONCE),
+        ]
+
+        def write(connection: sqlite3.Connection) -> None:
+            for part in work:
+                insert_sqlite(connection, *part)
+
+        doing = f"record {len(entries)} transitions of alarms"
+        if self.sql.writer is not None:
+            with sql_errors(doing, self.sql.where):
+                await self.sql.writer.run(write)
+            return
+        async with self.sql.write(doing) as connection:
+            for part in work:
+                await insert_postgres(connection, *part)
+
+    async def read(self, alarm_id: str) -> list[JournalEntry]:
+        """The transitions of one alarm, oldest first."""
+        table = alarm_journal.c
+        query = select(alarm_journal).where(table.alarm_id == alarm_id).order_by(table.version)
+        return [JournalEntry._make(row) for row in await self._rows(query)]
+
+    async def between(
+        self, from_ms: int, to_ms: int, *, limit: int = 1000, after: tuple[int, str, int] | None = None
+    ) -> list[JournalEntry]:
+        """The transitions of all alarms in that time, oldest first, after (at_ms, alarm_id, version) of one seen."""
+        table = alarm_journal.c
+        query = select(alarm_journal).where(table.at_ms >= from_ms, table.at_ms <= to_ms)
+        if after is not None:
+            at, alarm_id, version = after
+            same = and_(table.at_ms == at, table.alarm_id == alarm_id, table.version > version)
+            query = query.where(or_(table.at_ms > at, and_(table.at_ms == at, table.alarm_id > alarm_id), same))
+        query = query.order_by(table.at_ms, table.alarm_id, table.version).limit(limit)
+        return [JournalEntry._make(row) for row in await self._rows(query)]
+
+    async def snapshot(self, alarm_id: str) -> Alarm | None:
+        """An alarm that has left Redis, as it was last."""
+        rows = await self._rows(select(alarms_closed.c.record).where(alarms_closed.c.id == alarm_id))
+        return from_fields(codec.decode(rows[0].record)) if rows else None
+
+    async def closed(self, from_ms: int, to_ms: int, limit: int = 100) -> list[Alarm]:
+        """Alarms that were created in that time and have left Redis, newest first."""
+        table = alarms_closed.c
+        query = select(table.record).where(table.created_ms >= from_ms, table.created_ms <= to_ms)
+        rows = await self._rows(query.order_by(table.created_ms.desc(), table.id.desc()).limit(limit))
+        return [alarm for alarm in (from_fields(codec.decode(row.record)) for row in rows) if alarm is not None]
+
+    async def purge(self, before_ms: int) -> int:
+        """Forget alarms that left Redis before that, with their journal; how many. Others keep theirs, however old."""
+        total = 0
+        while True:
+            table = alarms_closed.c
+            query = select(table.id).where(table.removed_ms < before_ms).order_by(table.removed_ms).limit(_DELETE)
+            old = [row.id for row in await self._rows(query)]
+            if old:
+                async with self.sql.write("delete old journals of alarms") as connection:
+                    await connection.execute(delete(alarm_journal).where(alarm_journal.c.alarm_id.in_(old)))
+                    await connection.execute(delete(alarms_closed).where(table.id.in_(old)))
+            total += len(old)
+            if len(old) < _DELETE:
+                return total
+
+    async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+        async with self.sql.read("read the journal of alarms") as connection:
+            rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
+            return rows

@@ -1,0 +1,143 @@
+"""The role alarmsrv: one process per station keeps the alarms: timers, retention, faults, journal, sweeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import msgspec
+import structlog
+
+from tradewind.alarms.context import script_context
+from tradewind.alarms.faults import FaultReader
+from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.recorder import AlarmRecorder
+from tradewind.alarms.sweep import IndexSweep
+from tradewind.errors import Unavailable
+from tradewind.ids import short_random
+from tradewind.points.plane import PointPlane
+from tradewind.redis.scripts import Arg, Scripts
+from tradewind.sql import Sql
+from tradewind.tasks.leader import Leadership
+from tradewind.tasks.plane import Plane
+
+log = structlog.get_logger(__name__)
+#: Timers that one script carries out.
+TIMERS = 100
+TICK_S, SHORTEST_TICK_S = 1.0, 0.02
+FAULTS_WAIT_S = 1.0
+SWEEP_S = 3600.0
+TROUBLE_PAUSE_S = 1.0
+
+
+class AlarmLead(Leadership):
+    """Who keeps the alarms; the election of the task room under keys of our own."""
+
+    def __init__(self, plane: PointPlane, keeper_id: str) -> None:
+        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), keeper_id)
+        self._keys = [plane.keys.alarms_leader(), plane.keys.alarms_epoch()]
+
+
+class KeeperStats(msgspec.Struct):
+    """Since this process keeps the alarms. `repaired`: entries of indexes that the sweeper found wrong."""
+
+    timers: int = 0
+    faults: int = 0
+    repaired: int = 0
+
+
+class AlarmKeeper:
+    def __init__(self, plane: PointPlane, sql: Sql, *, keeper_id: str = "") -> None:
+        self.plane = plane
+        self.id = keeper_id or f"alarmsrv-{short_random()}"
+        self.stats = KeeperStats()
+        self.is_leading = False
+        self._recorder = AlarmRecorder(plane, AlarmJournal(sql))
+        self._faults = FaultReader(plane)
+        self._sweep = IndexSweep(plane)
+        self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
+        self._context = script_context(plane.keys, plane.all_settings.alarms)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set; gives the lead up then. Everything it does is safe beside another keeper."""
+        lead = AlarmLead(self.plane, self.id)
+        lead.start()
+        try:
+            while not stop.is_set():
+                if lead.epoch:
+                    await self._term(lead, stop)
+                else:
+                    await _either(stop, lead.changed)
+                    lead.changed.clear()
+        finally:
+            self.is_leading = False
+            await lead.stop()
+
+    async def tick(self) -> float:
+        """Carry out what is due; seconds until the next look. Raises Unavailable."""
+        args: list[Arg] = [self._context, self.plane.clock.now_arg(), TIMERS]
+        done, wait_ms = await self._scripts.run("alarm_tick", [self.plane.keys.alarm_timers()], args)
+        self.stats.timers += int(done)
+        if int(done) == TIMERS:
+            return 0.0
+        return min(TICK_S, max(SHORTEST_TICK_S, int(wait_ms) / 1000)) if int(wait_ms) >= 0 else TICK_S
+
+    async def _term(self, lead: AlarmLead, stop: asyncio.Event) -> None:
+        self.is_leading = True
+        jobs = (self._tick_for_ever, self._read_faults, self._recorder.run, self._sweep_for_ever)
+        tasks = [asyncio.create_task(job(), name=f"alarms {job.__name__}") for job in jobs]
+        try:
+            while lead.epoch and not stop.is_set():
+                waits = [asyncio.create_task(event.wait()) for event in (stop, lead.changed)]
+                done, _ = await asyncio.wait([*tasks, *waits], return_when=asyncio.FIRST_COMPLETED)
+                for wait in waits:
+                    wait.cancel()
+                lead.changed.clear()
+                for task in tasks:
+                    if task in done:
+                        task.result()  # these never end by themselves: what they raise is for the caller
+        finally:
+            self.is_leading = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            try:
+                wait_s = await self.tick()
+            except Unavailable as error:
+                log.warning("alarms_wait", keeper=self.id, error=error.message)
+                wait_s = TROUBLE_PAUSE_S
+            await asyncio.sleep(wait_s)
+
+    async def _read_faults(self) -> None:
+        client = self.plane.link.new_client(FAULTS_WAIT_S)
+        try:
+            while True:
+                try:
+                    self.stats.faults += await self._faults.step(client, int(FAULTS_WAIT_S * 1000))
+                except Unavailable:  # the timers say so
+                    await asyncio.sleep(TROUBLE_PAUSE_S)
+        finally:
+            await client.aclose()
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            began = time.monotonic()
+            with contextlib.suppress(Unavailable):
+                wrong = await self._sweep.run()
+                self.stats.repaired += wrong
+                if wrong:
+                    log.warning("indexes of alarms were repaired", entries=wrong)
+            await asyncio.sleep(max(1.0, SWEEP_S - (time.monotonic() - began)))
+
+
+async def _either(*events: asyncio.Event) -> None:
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

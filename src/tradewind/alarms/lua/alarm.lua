@@ -1,0 +1,327 @@
+-- Shared by all alarm scripts and by rule_commit: raises, clears and moves alarms. The record, every index, the journal, the
+-- event and the notification change together, so that none disagrees with the others.
+-- ctx: {prefix, channel_prefix, now (ms, a number)} and, '' or missing = the default in brackets, flood_count (10),
+--   flood_end (5), flood_window_ms (600000), escalate_ms (0), retention_ms (30 days).
+-- alarm_context(json, now) → ctx from the JSON of tradewind.alarms.context.script_context; now in ms, '' = the server's clock.
+-- alarm_raise(ctx, a) → {id, is_new}. a, from JSON or msgpack: id (used if it is new), rule_id, source, level, title; optional:
+--   description, category ('general'), tags (list or JSON text), threshold, actual (texts), data (object or JSON text), latched
+--   (true: only an operator resolves it), escalate_ms, notify (list of targets), inhibited_by (list of rule ids), nonce (a
+--   repeat with the same nonce within 5 minutes changes nothing). Level, category and lengths are checked by the caller.
+-- alarm_clear(ctx, rule_id, source, actual, now) → id, or false when none is open. now may be nil.
+-- alarm_end_rule(ctx, rule_id, word) → how many open alarms of a rule that is 'disabled' or 'deleted' were marked and resolved.
+-- alarm_read(ctx, id) → the hash as a table or nil. alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other
+-- transition that the caller has found legal; h is what alarm_read gave, and is kept up to date.
+-- Keys built here from the prefix: alarm:{id}, alarm:category:, alarm:level:, alarm:status:, alarm:date:, alarm:buckets:,
+-- alarm:realtime, alarm:open, alarm:order:, alarm:rule:, alarm:effects:, alarm:timers, alarm:recent, alarm:figures,
+-- alarm:talkers, alarm:nonce:, alarm:journal, notify:outbox.
+local alarm_raise, alarm_clear, alarm_end_rule, alarm_read, alarm_move, alarm_release, alarm_flood, alarm_places
+local alarm_context, alarm_iso
+do
+  local PRIORITY = { Critical = '5', High = '4', Medium = '3', Low = '2', Info = '1' }
+  local OPEN = { New = true, Acknowledged = true, Escalated = true, Suppressed = true }
+  local NONCE_MS, JOURNAL_MAX, OUTBOX_MAX, TALKERS, RELEASE = 300000, 1000000, 100000, 1000, 100
+
+  local function int(n) return string.format('%.0f', n) end
+  local function json(text) return (string.gsub(cjson.encode(text), '\\/', '/')) end
+  local function given(x) if x == nil or x == cjson.null or x == '' then return nil end return x end
+  local function text(x)
+    x = given(x)
+    if type(x) == 'number' then return string.format('%.14g', x) end
+    return x and tostring(x) or ''
+  end
+  local function json_text(x, empty)
+    x = given(x)
+    if type(x) == 'table' then return next(x) == nil and empty or (string.gsub(cjson.encode(x), '\\/', '/')) end
+    return x or empty
+  end
+  local function setting(ctx, name, default) return tonumber(given(ctx[name]) or default) end
+
+  -- ISO time (milliseconds only when there are any), day and hour of ms since 1970.
+  local function stamps(ms)
+    local s = math.floor(ms / 1000)
+    local z, rest = math.floor(s / 86400) + 719468, s % 86400
+    local era = math.floor(z / 146097)
+    local doe = z - era * 146097
+    local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524) - math.floor(doe / 146096)) / 365)
+    local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+    local mp = math.floor((5 * doy + 2) / 153)
+    local d, m = doy - math.floor((153 * mp + 2) / 5) + 1, mp < 10 and mp + 3 or mp - 9
+    local y, hour = yoe + era * 400 + (m <= 2 and 1 or 0), math.floor(rest / 3600)
+    local iso = string.format('%04d-%02d-%02dT%02d:%02d:%02d', y, m, d, hour, math.floor(rest / 60) % 60, rest % 60)
+    local part = ms % 1000
+    if part ~= 0 then iso = iso .. string.format('.%03d', part) end
+    return iso .. 'Z', string.format('%04d-%02d-%02d', y, m, d), string.format('%04d%02d%02d%02d', y, m, d, hour)
+  end
+
+  alarm_iso = function(ms) return (stamps(ms)) end
+
+  alarm_context = function(data, now)
+    local ctx = cjson.decode(data)
+    ctx.now = tonumber(now)
+    if not ctx.now then
+      local t = redis.call('TIME')
+      ctx.now = t[1] * 1000 + math.floor(t[2] / 1000)
+    end
+    return ctx
+  end
+
+  alarm_read = function(ctx, id)
+    local flat = redis.call('HGETALL', ctx.prefix .. 'alarm:' .. id)
+    if #flat == 0 then return nil end
+    local h = {}
+    for i = 1, #flat, 2 do h[flat[i]] = flat[i + 1] end
+    return h
+  end
+
+  -- Everything that follows from the record: where the id must stand, and the texts kept beside it.
+  alarm_places = function(ctx, h)
+    local A, iso, day, hour = ctx.prefix .. 'alarm:', stamps(tonumber(h.first_seen))
+    local places = { is_open = OPEN[h.status] or false, slot = h.rule_id .. '|' .. h.source_point }
+    places.sets = { A .. 'category:' .. h.category, A .. 'level:' .. h.level, A .. 'status:' .. h.status, A .. 'date:' .. day }
+    places.orders = { A .. 'order:all' }
+    if places.is_open then
+      places.sets[5] = A .. 'rule:' .. h.rule_id
+      places.orders[2], places.orders[3] = A .. 'order:open', A .. 'order:open:' .. h.level
+      if h.cause then places.sets[6] = A .. 'effects:' .. h.cause end
+    else
+      places.orders[2] = A .. 'order:ended'
+    end
+    places.bucket = A .. 'buckets:' .. hour
+    places.compact = '{"id":' .. json(h.id) .. ',"level":' .. json(h.level) .. ',"status":' .. json(h.status)
+      .. ',"category":' .. json(h.category) .. ',"source_point":' .. json(h.source_point) .. ',"rule_id":' .. json(h.rule_id)
+      .. ',"title":' .. json(h.title) .. ',"created_at":"' .. iso .. '","version":' .. h.version .. '}'
+    places.realtime_field = h.category .. ':' .. h.id
+    places.realtime = '{"id":' .. json(h.id) .. ',"level":' .. json(h.level) .. ',"created_at":"' .. iso .. '"}'
+    places.timers = {}
+    if h.status == 'New' and h.escalate_ms then
+      places.timers['escalate:' .. h.id] = tonumber(h.announced_ms) + tonumber(h.escalate_ms)
+    end
+    if places.is_open and h.shelved_until then places.timers['unshelve:' .. h.id] = tonumber(h.shelved_until) end
+    if h.status == 'Closed' or (h.status == 'Resolved' and h.acknowledged_at) then
+      places.timers['close:' .. h.id] = tonumber(h.ended_ms) + setting(ctx, 'retention_ms', 2592000000)
+    end
+    return places
+  end
+
+  -- Bring the indexes from what followed from the record before (nil: there was none) to what follows now.
+  local function reindex(ctx, id, old, new, score)
+    local A = ctx.prefix .. 'alarm:'
+    local had, has = {}, {}
+    for _, key in ipairs(old and old.sets or {}) do had[key] = true end
+    for _, key in ipairs(new.sets) do
+      has[key] = true
+      if not had[key] then redis.call('SADD', key, id) end
+    end
+    for key in pairs(had) do if not has[key] then redis.call('SREM', key, id) end end
+    had, has = {}, {}
+    for _, key in ipairs(old and old.orders or {}) do had[key] = true end
+    for _, key in ipairs(new.orders) do
+      has[key] = true
+      if not had[key] then redis.call('ZADD', key, score, id) end
+    end
+    for key in pairs(had) do if not has[key] then redis.call('ZREM', key, id) end end
+    redis.call('HSET', new.bucket, id, new.compact)
+    if new.is_open then
+      redis.call('HSET', A .. 'realtime', new.realtime_field, new.realtime)
+      if not old then redis.call('HSET', A .. 'open', new.slot, id) end
+    elseif old and old.is_open then
+      redis.call('HDEL', A .. 'realtime', new.realtime_field)
+      if redis.call('HGET', A .. 'open', new.slot) == id then redis.call('HDEL', A .. 'open', new.slot) end
+    end
+    for member in pairs(old and old.timers or {}) do
+      if not new.timers[member] then redis.call('ZREM', A .. 'timers', member) end
+    end
+    for member, at in pairs(new.timers) do redis.call('ZADD', A .. 'timers', int(at), member) end
+  end
+
+  -- Write the transition down, say it, and put it out for notification.
+  local function tell(ctx, h, from, event, who, note, is_quiet)
+    local P, at = ctx.prefix, int(ctx.now)
+    redis.call('XADD', P .. 'alarm:journal', 'MAXLEN', '~', JOURNAL_MAX, '*', 'id', h.id, 'event', event, 'from', from, 'to',
+      h.status, 'at', at, 'who', who or '', 'note', note or '', 'rule_id', h.rule_id, 'source', h.source_point, 'level', h.level,
+      'category', h.category, 'version', h.version, 'count', h.count, 'actual', h.actual_value, 'title', h.title)
+    redis.call('PUBLISH', ctx.channel_prefix .. 'alarm:events', '{"event":"' .. event .. '","alarm_id":' .. json(h.id)
+      .. ',"rule_id":' .. json(h.rule_id) .. ',"source":' .. json(h.source_point) .. ',"level":"' .. h.level .. '","status":"'
+      .. h.status .. '","timestamp":' .. at .. '}')
+    if is_quiet then return end
+    local flood = redis.call('HEXISTS', P .. 'alarm:figures', 'flood_since')
+    redis.call('XADD', P .. 'notify:outbox', 'MAXLEN', '~', OUTBOX_MAX, '*', 'kind', 'alarm', 'event', event, 'alarm_id', h.id,
+      'rule_id', h.rule_id, 'source', h.source_point, 'level', h.level, 'category', h.category, 'status', h.status, 'title',
+      h.title, 'text', h.description, 'actual', h.actual_value, 'targets', h.notify or '', 'flood', flood, 'at', at, 'who',
+      who or '', 'note', note or '', 'key', h.id .. ':' .. h.version)
+  end
+
+  -- Begin or end a flood; new_id: an alarm that was announced just now.
+  alarm_flood = function(ctx, new_id)
+    local recent, figures, now = ctx.prefix .. 'alarm:recent', ctx.prefix .. 'alarm:figures', ctx.now
+    if new_id then redis.call('ZADD', recent, int(now), new_id) end
+    local window = setting(ctx, 'flood_window_ms', 600000)
+    redis.call('ZREMRANGEBYSCORE', recent, '-inf', int(now - window))
+    redis.call('ZREMRANGEBYSCORE', recent, int(now + window), '+inf') -- the clock was set back
+    local n, since = redis.call('ZCARD', recent), redis.call('HGET', figures, 'flood_since')
+    if not since and n >= setting(ctx, 'flood_count', 10) then
+      redis.call('HSET', figures, 'flood_since', int(now))
+      redis.call('HINCRBY', figures, 'floods', 1)
+    elseif since and n < setting(ctx, 'flood_end', 5) then
+      redis.call('HDEL', figures, 'flood_since')
+      redis.call('HINCRBY', figures, 'flood_ms', int(math.max(0, now - tonumber(since))))
+    end
+  end
+
+  alarm_move = function(ctx, h, to, event, who, note, set, drop)
+    local from, old, now = h.status, alarm_places(ctx, h), ctx.now
+    local figures = ctx.prefix .. 'alarm:figures'
+    set, drop = set or {}, drop or {}
+    if given(note) then set.note = note end
+    if OPEN[from] and not OPEN[to] then
+      set.ended_ms = int(now)
+      drop[#drop + 1] = 'shelved_until' drop[#drop + 1] = 'held_by' drop[#drop + 1] = 'cause'
+      redis.call('HINCRBY', figures, 'resolved', 1)
+      redis.call('HINCRBY', figures, 'resolve_ms', int(math.max(0, now - tonumber(h.first_seen))))
+    elseif from ~= to and to == 'New' then
+      set.announced_ms = int(now)
+      drop[#drop + 1] = 'acknowledged_by' drop[#drop + 1] = 'acknowledged_at'
+    end
+    if set.acknowledged_at then
+      redis.call('HINCRBY', figures, 'acknowledged', 1)
+      redis.call('HINCRBY', figures, 'ack_ms', int(math.max(0, now - tonumber(h.announced_ms))))
+    end
+    h.status, h.version, h.updated_at = to, int(tonumber(h.version) + 1), (stamps(now))
+    local flat = { 'status', to, 'version', h.version, 'updated_at', h.updated_at }
+    for name, value in pairs(set) do h[name] = value flat[#flat + 1] = name flat[#flat + 1] = value end
+    redis.call('HSET', ctx.prefix .. 'alarm:' .. h.id, unpack(flat))
+    if #drop > 0 then
+      for _, name in ipairs(drop) do h[name] = nil end
+      redis.call('HDEL', ctx.prefix .. 'alarm:' .. h.id, unpack(drop))
+    end
+    reindex(ctx, h.id, old, alarm_places(ctx, h), h.first_seen)
+    if from ~= to and to == 'New' then alarm_flood(ctx, h.id) end
+    tell(ctx, h, from, event, who, note, from == 'Suppressed' and to == 'Suppressed')
+    if OPEN[from] and not OPEN[to] then alarm_release(ctx, h.id) end
+  end
+
+  -- Let the alarms go that this one, which has ended, suppressed; what is too much for one script is left to the timer.
+  alarm_release = function(ctx, id)
+    local A = ctx.prefix .. 'alarm:'
+    local ids = redis.call('SRANDMEMBER', A .. 'effects:' .. id, RELEASE)
+    for _, effect in ipairs(ids) do
+      local h = alarm_read(ctx, effect)
+      if h and h.cause == id then
+        local is_held = h.shelved_until or h.held_by
+        alarm_move(ctx, h, is_held and h.status or 'New', 'released', '', 'its cause has ended', nil, { 'cause' })
+      else
+        redis.call('SREM', A .. 'effects:' .. id, effect)
+      end
+    end
+    if redis.call('EXISTS', A .. 'effects:' .. id) == 1 then
+      redis.call('ZADD', A .. 'timers', int(ctx.now), 'release:' .. id)
+    else
+      redis.call('ZREM', A .. 'timers', 'release:' .. id)
+    end
+  end
+
+  -- The open alarm that suppresses a new one: of the channel that its source belongs to, or of a rule that is named.
+  local function cause_of(ctx, a)
+    local A, place = ctx.prefix .. 'alarm:', string.match(a.source, '^(.+:.+):[^:]*$')
+    while place do
+      local id = redis.call('HGET', A .. 'open', 'station|' .. place)
+      if id then return id end
+      place = string.match(place, '^(.+:.+):[^:]*$')
+    end
+    for _, rule in ipairs(given(a.inhibited_by) or {}) do
+      local id = redis.call('HGET', A .. 'open', rule .. '|' .. a.source) or redis.call('SRANDMEMBER', A .. 'rule:' .. rule)
+      if id then return id end
+    end
+  end
+
+  local function again(ctx, a, h)
+    local seen = int(math.max(ctx.now, tonumber(h.last_seen)))
+    local actual = given(a.actual) and text(a.actual) or h.actual_value
+    local key = ctx.prefix .. 'alarm:' .. h.id
+    h.last_seen, h.actual_value = seen, actual
+    h.count = tostring(redis.call('HINCRBY', key, 'count', 1))
+    redis.call('HSET', key, 'last_seen', seen, 'actual_value', actual)
+    if PRIORITY[a.level] > h.priority then
+      local from = h.level
+      alarm_move(ctx, h, h.status, 'level', '', from .. ' → ' .. a.level, { level = a.level, priority = PRIORITY[a.level] },
+        { 'cleared_at' })
+    elseif h.cleared_at then
+      alarm_move(ctx, h, h.status, 'raised', '', 'active again', nil, { 'cleared_at' })
+    end
+  end
+
+  local function create(ctx, a)
+    local now, iso, cause = int(ctx.now), stamps(ctx.now), cause_of(ctx, a)
+    local h = { id = a.id, title = text(a.title), description = text(a.description), level = a.level,
+      status = cause and 'Suppressed' or 'New', category = given(a.category) or 'general', priority = PRIORITY[a.level],
+      tags = json_text(a.tags, '[]'), source_point = a.source, threshold_value = text(a.threshold),
+      actual_value = text(a.actual), created_at = iso, updated_at = iso, data = json_text(a.data, '{}'), rule_id = a.rule_id,
+      count = '1', first_seen = now, last_seen = now, announced_ms = now, version = '1', cause = cause }
+    local escalate = given(a.escalate_ms) or setting(ctx, 'escalate_ms', 0)
+    if tonumber(escalate) > 0 then h.escalate_ms = int(tonumber(escalate)) end
+    if given(a.latched) then h.latched = '1' end
+    if given(a.notify) then h.notify = json_text(a.notify, '[]') end
+    local flat = {}
+    for name, value in pairs(h) do flat[#flat + 1] = name flat[#flat + 1] = value end
+    redis.call('HSET', ctx.prefix .. 'alarm:' .. h.id, unpack(flat))
+    reindex(ctx, h.id, nil, alarm_places(ctx, h), now)
+    local figures = ctx.prefix .. 'alarm:figures'
+    redis.call('HSETNX', figures, 'since_ms', now)
+    redis.call('HINCRBY', figures, 'raised', 1)
+    redis.call('HINCRBY', figures, 'level:' .. h.level, 1)
+    if not cause then alarm_flood(ctx, h.id) end
+    tell(ctx, h, '', 'raised', '', cause and 'suppressed by ' .. cause or '', cause)
+  end
+
+  alarm_raise = function(ctx, a)
+    local A = ctx.prefix .. 'alarm:'
+    local nonce = given(a.nonce)
+    if not PRIORITY[a.level] then a.level = 'High' end -- the caller should have checked; no alarm is lost over a word
+    local before = nonce and redis.call('GET', A .. 'nonce:' .. nonce)
+    if before then return { before, before == a.id } end
+    local id, is_new = redis.call('HGET', A .. 'open', a.rule_id .. '|' .. a.source), false
+    local h = id and alarm_read(ctx, id)
+    if not h and redis.call('EXISTS', A .. a.id) == 1 then return { a.id, true } end -- a repeat, and it has ended since
+    if h then
+      again(ctx, a, h)
+    else
+      id, is_new = a.id, true
+      create(ctx, a)
+    end
+    local talkers = A .. 'talkers'
+    redis.call('ZINCRBY', talkers, 1, a.rule_id .. '|' .. a.source)
+    if redis.call('ZCARD', talkers) > TALKERS * 1.2 then redis.call('ZREMRANGEBYRANK', talkers, 0, -TALKERS - 1) end
+    if nonce then redis.call('SET', A .. 'nonce:' .. nonce, id, 'PX', NONCE_MS) end
+    return { id, is_new }
+  end
+
+  alarm_clear = function(ctx, rule_id, source, actual, now)
+    if now then ctx.now = tonumber(now) end
+    local id = redis.call('HGET', ctx.prefix .. 'alarm:open', rule_id .. '|' .. source)
+    local h = id and alarm_read(ctx, id)
+    if not h then return false end
+    local set = given(actual) and { actual_value = text(actual) } or {}
+    if h.latched then
+      if h.cleared_at then return id end
+      set.cleared_at = (stamps(ctx.now))
+      alarm_move(ctx, h, h.status, 'cleared', '', 'condition cleared, latched', set)
+    else
+      set.resolved_at = (stamps(ctx.now))
+      alarm_move(ctx, h, 'Resolved', 'cleared', '', 'condition cleared', set)
+    end
+    return id
+  end
+
+  alarm_end_rule = function(ctx, rule_id, word)
+    local ids = redis.call('SMEMBERS', ctx.prefix .. 'alarm:rule:' .. rule_id)
+    for _, id in ipairs(ids) do
+      local h = alarm_read(ctx, id)
+      if h then
+        local rest = string.match(h.data, '^{%s*(.*)$') or '}'
+        local data = '{"rule_state":' .. json(word) .. (string.sub(rest, 1, 1) == '}' and '' or ',') .. rest
+        alarm_move(ctx, h, 'Resolved', 'resolved', '', 'rule ' .. word, { data = data, resolved_at = (stamps(ctx.now)) })
+      end
+    end
+    return #ids
+  end
+end

@@ -1,0 +1,89 @@
+"""Figures of the alarm system: how many, how fast they are handled, who talks most, whether there is a flood."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tradewind.alarms.record import LEVELS
+from tradewind.alarms.transitions import Status
+from tradewind.points.plane import PointPlane
+
+#: An alarm that is open for longer is standing.
+STANDING_MS = 86_400_000
+
+
+class Talker(msgspec.Struct, frozen=True):
+    rule_id: str
+    source: str
+    raised: int
+
+
+class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """`open` by level; `statuses` of all that Redis has; `raised`, … since `since_ms` (None: nothing was ever raised).
+
+    Times are means in seconds, None while there is nothing to take a mean of. `resolve_rate` is a share of 1.
+    """
+
+    open: dict[str, int]
+    statuses: dict[str, int]
+    raised: int
+    raised_by_level: dict[str, int]
+    acknowledged: int
+    resolved: int
+    acknowledge_s: float | None
+    resolve_s: float | None
+    resolve_rate: float | None
+    talkers: list[Talker]
+    standing: int
+    recent: int
+    is_flood: bool
+    flood_since_ms: int | None
+    floods: int
+    flood_share: float
+    since_ms: int | None
+
+
+async def read_statistics(plane: PointPlane, talkers: int = 10) -> AlarmStatistics:
+    """All at one instant. Raises Unavailable."""
+    keys, now = plane.keys, plane.clock.now_ms()
+    window_ms = int(plane.all_settings.alarms.flood_window_s * 1000)
+    commands: list[tuple[str | int, ...]] = [("ZCARD", keys.alarm_order(f"open:{level}")) for level in LEVELS]
+    commands += [("SCARD", keys.alarm_status(status)) for status in Status]
+    commands += [
+        ("HGETALL", keys.alarm_figures()),
+        ("ZRANGE", keys.alarm_talkers(), 0, talkers - 1, "REV", "WITHSCORES"),
+        ("ZCOUNT", keys.alarm_order("open"), "-inf", f"({now - STANDING_MS}"),
+        ("ZCOUNT", keys.alarm_recent(), f"({now - window_ms}", "+inf"),
+    ]
+    replies = await plane.home.ask_raw(commands)
+    by_level = {level.value: int(n) for level, n in zip(LEVELS, replies, strict=False)}
+    statuses = {status.value: int(n) for status, n in zip(Status, replies[len(LEVELS) :], strict=False)}
+    flat, busiest, standing, recent = replies[-4:]
+    figures = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
+    raised, resolved, acked = (figures.get(name, 0) for name in ("raised", "resolved", "acknowledged"))
+    since, flood_since = figures.get("since_ms"), figures.get("flood_since")
+    flood_ms = figures.get("flood_ms", 0) + (max(0, now - flood_since) if flood_since is not None else 0)
+    return AlarmStatistics(
+        open=by_level,
+        statuses=statuses,
+        raised=raised,
+        raised_by_level={level.value: figures.get(f"level:{level}", 0) for level in LEVELS},
+        acknowledged=acked,
+        resolved=resolved,
+        acknowledge_s=figures.get("ack_ms", 0) / acked / 1000 if acked else None,
+        resolve_s=figures.get("resolve_ms", 0) / resolved / 1000 if resolved else None,
+        resolve_rate=resolved / raised if raised else None,
+        talkers=[_talker(name, n) for name, n in zip(busiest[::2], busiest[1::2], strict=True)],
+        standing=int(standing),
+        recent=int(recent),
+        is_flood=flood_since is not None,
+        flood_since_ms=flood_since,
+        floods=figures.get("floods", 0),
+        flood_share=min(1.0, flood_ms / (now - since)) if since is not None and now > since else 0.0,
+        since_ms=since,
+    )
+
+
+def _talker(name: bytes, raised: bytes) -> Talker:
+    rule_id, _, source = name.decode(errors="replace").partition("|")
+    return Talker(rule_id, source, int(float(raised)))

@@ -1,0 +1,127 @@
+"""A delivery: messages gathered for one target, and how they read. It takes messages in until it has begun. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+import msgspec
+
+from tradewind.clock import iso
+from tradewind.notify.message import LEVELS, Message, rank
+
+#: Messages told in full; of the others only how many there were. The worst levels are never crowded out.
+LISTED = 100
+
+
+class Job(msgspec.Struct, omit_defaults=True):
+    """`lane`: when the messages may go: `` at once, or the ms at which quiet hours end. `counts`: word → messages.
+    `waits`: delivery → how many of our messages only make sense when that one arrived. `begun`: tried at least once, so
+    that its content stands: whoever has it already knows it by its id."""
+
+    id: str
+    target: str
+    due_ms: int
+    lane: str = ""
+    count: int = 0
+    counts: dict[str, int] = {}
+    levels: dict[str, int] = {}
+    messages: list[Message] = []
+    waits: dict[str, int] = {}
+    flood: bool = False
+    begun: bool = False
+    attempts: int = 0
+    error: str = ""
+
+    def add(self, message: Message, after: str = "") -> None:
+        """`after`: the delivery that told of the alarm first, when it is still under way."""
+        self._count(message, 1)
+        self.flood = self.flood or message.flood
+        if after:
+            self.waits[after] = self.waits.get(after, 0) + 1
+        if len(self.messages) >= LISTED:
+            least = min(rank(one.level) for one in self.messages)
+            if rank(message.level) <= least:
+                return
+            del self.messages[max(i for i, one in enumerate(self.messages) if rank(one.level) == least)]
+        self.messages.append(msgspec.structs.replace(message, targets=(), flood=False, after=after))
+
+    def drop_after(self, failed: Container[str]) -> None:
+        """Take out what only makes sense after deliveries that were given up."""
+        gone = [id for id in self.waits if id in failed]
+        for message in [one for one in self.messages if one.after in gone]:
+            self.messages.remove(message)
+            self._count(message, -1)
+            self.waits[message.after] -= 1
+        unlisted = sum(self.waits.pop(id) for id in gone)
+        self.count -= unlisted
+        self.counts["cleared"] = max(0, self.counts.get("cleared", 0) - unlisted)
+
+    def _count(self, message: Message, by: int) -> None:
+        self.count += by
+        self.counts[message.word] = self.counts.get(message.word, 0) + by
+        self.levels[message.level] = self.levels.get(message.level, 0) + by
+
+
+class Parcel(msgspec.Struct, frozen=True):
+    """What a target gets: a title and a text for people, a document for programs. `level` is the worst one."""
+
+    id: str
+    title: str
+    text: str
+    level: str
+    is_good_news: bool
+    document: dict[str, Any]
+
+
+def parcel(job: Job) -> Parcel:
+    level = next((one for one in reversed(LEVELS) if job.levels.get(one, 0) > 0), "Info")
+    is_good_news = job.count > 0 and job.counts.get("cleared", 0) == job.count
+    title, text = _title(job, level, is_good_news), _text(job)
+    document = {
+        "id": job.id,
+        "target": job.target,
+        "title": title,
+        "text": text,
+        "level": level,
+        "count": job.count,
+        "omitted": job.count - len(job.messages),
+        "flood": job.flood,
+        "counts": {word: n for word, n in job.counts.items() if n > 0},
+        "messages": [_shown(message) for message in job.messages],
+    }
+    return Parcel(job.id, title, text, level, is_good_news, document)
+
+
+def _title(job: Job, level: str, is_good_news: bool) -> str:
+    head = "Cleared" if is_good_news else level
+    if job.count == 1 and job.messages:
+        one = job.messages[0]
+        return f"[{head}] {one.title or one.text.partition(chr(10))[0][:100] or one.source or one.event}"
+    words = ", ".join(f"{n} {word}" for word, n in job.counts.items() if n > 0 and word != "message")
+    return f"[{head}] {job.count} messages" + (f": {words}" if words else "")
+
+
+def _text(job: Job) -> str:
+    lines = [_line(message) for message in job.messages]
+    omitted = job.count - len(job.messages)
+    if omitted > 0:
+        lines.append(f"… and {omitted} more of the same or a lower level")
+    return "\n".join(lines)
+
+
+def _line(message: Message) -> str:
+    what = message.title if message.title else message.event
+    parts = [f"{iso(message.at)} {message.level} {message.event}: {what}"]
+    if message.text and message.text != message.title:
+        parts.append(message.text)
+    if message.source:
+        parts.append(f"({message.source})")
+    by = " ".join(part for part in (f"by {message.who}" if message.who else "", message.note) if part)
+    return " ".join(parts) + (f" [{by}]" if by else "")
+
+
+def _shown(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(message)
+    shown.pop("after", None)
+    return {"event": message.event, "level": message.level, **shown, "at": iso(message.at)}

@@ -1,0 +1,188 @@
+"""All rules and groups as one whole, and what a change would make of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind.clock import from_iso
+from tradewind.errors import Conflict, Invalid, Problem
+from tradewind.rules.document import read_rule
+from tradewind.rules.groups import read_group
+from tradewind.rules.spec import CreateAlarm, Rule
+
+#: The seed's fields stand first, in its order.
+FIRST = (
+    "id",
+    "name",
+    "description",
+    "group_id",
+    "enabled",
+    "priority",
+    "conditions",
+    "actions",
+    "created_at",
+    "updated_at",
+)
+_DEFAULTS: dict[str, Any] = {
+    "name": "",
+    "description": "",
+    "group_id": "",
+    "enabled": True,
+    "priority": 0,
+    "actions": [],
+}
+#: Rules that one change takes: it is one script, which holds the server for a tenth of a second.
+MAX_CHANGE = 10_000
+#: What we write, whatever the document says.
+_OURS = frozenset(("created_at", "updated_at", "version"))
+
+
+def to_text(document: Mapping[str, Any]) -> str:
+    """As it stands in Redis. Text, because the msgpack of Redis knows no bytes."""
+    return msgspec.json.encode(document).decode()
+
+
+class Definitions(msgspec.Struct):
+    """All documents as they are stored, and what they mean; `specs` lacks those with `problems`."""
+
+    version: str = "0"
+    rules: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, Any]] = {}
+    specs: dict[str, Rule] = {}
+    problems: list[Problem] = []
+
+
+class Change(msgspec.Struct):
+    """For rule_change: rules (id, JSON, group, former group, word for its open alarms), gone (id, group), groups (id,
+    JSON), dropped (ids of groups). `put`: the rules as they are then, also those that stay as they were."""
+
+    rules: list[tuple[str, str, str, str, str]] = []
+    gone: list[tuple[str, str]] = []
+    groups: list[tuple[str, str]] = []
+    dropped: list[str] = []
+    put: list[dict[str, Any]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.rules or self.gone or self.groups or self.dropped)
+
+
+def plan(
+    now: Definitions,
+    at_iso: str,
+    rules: Sequence[Any],
+    remove: Collection[str] = (),
+    groups: Sequence[Any] = (),
+    remove_groups: Collection[str] = (),
+) -> Change:
+    """What is to be stored. Raises Invalid with everything that is wrong, Conflict for a version that has moved.
+
+    Paths begin with `rules[2].` when several rules are put.
+    """
+    if len(rules) + len(remove) > MAX_CHANGE:
+        message = f"{len(rules) + len(remove)} rules are too many for one change"
+        raise Invalid(message, code="too_many", hint=f"change at most {MAX_CHANGE} at once")
+    change, problems = Change(dropped=list(remove_groups)), list[Problem]()
+    known = (set(now.groups) - set(remove_groups)) | _plan_groups(change, now, at_iso, groups, problems)
+    seen: set[str] = set()
+    for i, document in enumerate(rules):
+        path = f"rules[{i}]." if len(rules) > 1 else ""
+        spec, found = read_rule(document)
+        problems += [Problem(p.code, f"{path}{p.path}", p.hint) for p in found]
+        if spec is None or found:
+            continue
+        if spec.id in seen:
+            problems.append(Problem("duplicate_id", f"{path}id", f"two rules are called {spec.id!r}"))
+        seen.add(spec.id)
+        if spec.group_id and spec.group_id not in known:
+            problems.append(
+                Problem("unknown_group", f"{path}group_id", f"there is no group {spec.group_id!r}: create it")
+            )
+        if sum(isinstance(action, CreateAlarm) for action in spec.actions) > 1:
+            problems.append(
+                Problem("two_alarms", f"{path}actions", "a rule has one open alarm: write one create_alarm")
+            )
+        _plan_rule(change, now, at_iso, document, spec)
+    for rule_id in remove:
+        if rule_id in now.rules:
+            change.gone.append((rule_id, now.rules[rule_id].get("group_id") or ""))
+    if problems:
+        few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
+        message = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}, nothing was stored: {few}"
+        raise Invalid(message, code="bad_rule", hint="correct the rules", problems=problems)
+    return change
+
+
+def _plan_rule(change: Change, now: Definitions, at_iso: str, document: Mapping[str, Any], spec: Rule) -> None:
+    old = now.rules.get(spec.id)
+    _must_fit(old, document, "rule", spec.id)
+    made = _ordered(document, old, at_iso)
+    if old is not None and _same(old, made):
+        change.put.append(old)
+        return
+    change.put.append(made)
+    group, former = made["group_id"] or "", (old or {}).get("group_id") or ""
+    before = now.specs.get(spec.id)
+    word = ""
+    if not spec.enabled:
+        word = "disabled"
+    elif before is not None and (before.source != spec.source or (_alarms(before) and not _alarms(spec))):
+        word = "edited"  # nobody would clear them any more
+    change.rules.append((spec.id, to_text(made), group, former, word))
+
+
+def _alarms(spec: Rule) -> bool:
+    return any(isinstance(action, CreateAlarm) for action in spec.actions)
+
+
+def _plan_groups(
+    change: Change, now: Definitions, at_iso: str, groups: Sequence[Any], problems: list[Problem]
+) -> set[str]:
+    put: set[str] = set()
+    for i, document in enumerate(groups):
+        path = f"groups[{i}]." if len(groups) > 1 else ""
+        group, found = read_group(document)
+        problems += [Problem(p.code, f"{path}{p.path}", p.hint) for p in found]
+        if found:
+            continue
+        old = now.groups.get(group["id"])
+        _must_fit(old, document, "group", group["id"])
+        put.add(group["id"])
+        made = {**group, "created_at": (old or {}).get("created_at", at_iso), "updated_at": at_iso}
+        made["version"] = (old or {}).get("version", 0) + 1
+        if old is None or not _same(old, made):
+            change.groups.append((group["id"], to_text(made)))
+    return put
+
+
+def _must_fit(old: Mapping[str, Any] | None, document: Mapping[str, Any], noun: str, name: str) -> None:
+    """A document that says which version it was made of must have been made of the newest."""
+    wanted = document.get("version")
+    if not wanted:
+        return
+    stands = (old or {}).get("version", 0)
+    if old is not None and wanted != stands:
+        message = f"the {noun} {name!r} has version {stands}, not {wanted}"
+        raise Conflict(message, code="version_moved", hint="read it again, or leave the version out")
+
+
+def _ordered(document: Mapping[str, Any], old: Mapping[str, Any] | None, at_iso: str) -> dict[str, Any]:
+    given = {**_DEFAULTS, **{name: value for name, value in document.items() if name not in _OURS}}
+    given["created_at"] = old["created_at"] if old is not None else _time(document.get("created_at")) or at_iso
+    given["updated_at"] = at_iso
+    made = {name: given.pop(name) for name in FIRST if name in given}
+    return {**made, **given, "version": (old or {}).get("version", 0) + 1}
+
+
+def _same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    return {k: v for k, v in old.items() if k not in _OURS} == {k: v for k, v in new.items() if k not in _OURS}
+
+
+def _time(text: Any) -> str:
+    try:
+        return text if isinstance(text, str) and from_iso(text) else ""
+    except ValueError:
+        return ""

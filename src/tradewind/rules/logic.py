@@ -1,0 +1,42 @@
+"""`all` and `any` over three values: all: False wins, then unknown; any: True wins, then unknown. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from tradewind.rules.spec import Condition, Group
+
+Levels = Sequence[bool | None]
+Combined = Callable[[Levels], bool | None]
+
+
+def combined(logic: str, conditions: tuple[Condition, ...]) -> Combined:
+    """Of the levels of all leaves, in the order of the document."""
+    return _group(logic, conditions, count())
+
+
+def _group(logic: str, conditions: tuple[Condition, ...], places: count[int]) -> Combined:
+    parts = [
+        _group(part.logic, part.conditions, places) if isinstance(part, Group) else _leaf(next(places))
+        for part in conditions
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    winner = logic == "any"
+
+    def level(levels: Levels) -> bool | None:
+        found: bool | None = not winner
+        for part in parts:
+            its = part(levels)
+            if its is winner:
+                return winner
+            if its is None:
+                found = None
+        return found
+
+    return level
+
+
+def _leaf(place: int) -> Combined:
+    return lambda levels: levels[place]

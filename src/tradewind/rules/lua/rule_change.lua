@@ -1,0 +1,61 @@
+#!lua
+-- Store and remove rules and groups, all at once, and give notice. A rule that is switched off or removed loses what it
+-- remembers, with its timers, and its open alarms are marked and resolved.
+-- KEYS 1 rulesrv:rules 2 rulesrv:groups 3 rulesrv:version 4 rulesrv:states 5 rulesrv:figures
+-- ARGV 1 JSON of script_context.rule_context 2 now in ms ('' = the server's clock) 3 version that the caller has looked at 4 the change
+--   as msgpack: {rules: lists of id, JSON, group or '', former group or '', word for its open alarms or ''; gone: lists of id
+--   and group or ''; groups: lists of id and JSON; dropped: ids of groups}
+-- Keys built here from the prefix: rulesrv:rule:{id}, rulesrv:history:{id}, rulesrv:group:{id}, rulesrv:group:{id}:rules
+-- Returns {1, version} done, also when it was done before; {0, version} somebody else was faster, nothing is changed.
+-- include: alarms/alarm
+local change = cmsgpack.unpack(ARGV[4])
+local ctx = alarm_context(ARGV[1], ARGV[2])
+local P = ctx.prefix .. 'rulesrv:'
+local version = redis.call('GET', KEYS[3]) or '0'
+local function differs()
+  for _, r in ipairs(change.rules) do if redis.call('GET', P .. 'rule:' .. r[1]) ~= r[2] then return true end end
+  for _, r in ipairs(change.gone) do if redis.call('SISMEMBER', KEYS[1], r[1]) == 1 then return true end end
+  for _, g in ipairs(change.groups) do if redis.call('GET', P .. 'group:' .. g[1]) ~= g[2] then return true end end
+  for _, id in ipairs(change.dropped) do if redis.call('SISMEMBER', KEYS[2], id) == 1 then return true end end
+  return false
+end
+if not differs() then return { 1, version } end
+if version ~= ARGV[3] then return { 0, version } end
+local function is_stopped(id) return redis.call('HDEL', KEYS[5], id .. ':stopped_ms') == 1 end
+local function let_go(id)
+  if is_stopped(id) then
+    redis.call('XADD', ctx.prefix .. 'station:faults', 'MAXLEN', '~', 10000, '*', 'code', 'rule_loop', 'source', 'rulesrv:' .. id,
+      'level', 'High', 'message', 'the rule was changed', 'state', 'clear', 'at', string.format('%.0f', ctx.now))
+  end
+end
+for _, g in ipairs(change.groups) do
+  redis.call('SET', P .. 'group:' .. g[1], g[2])
+  redis.call('SADD', KEYS[2], g[1])
+end
+for _, r in ipairs(change.rules) do
+  local id = r[1]
+  redis.call('SET', P .. 'rule:' .. id, r[2])
+  redis.call('SADD', KEYS[1], id)
+  if r[4] ~= '' and r[4] ~= r[3] then redis.call('SREM', P .. 'group:' .. r[4] .. ':rules', id) end
+  if r[3] ~= '' then redis.call('SADD', P .. 'group:' .. r[3] .. ':rules', id) end
+  let_go(id)
+  if r[5] ~= '' then
+    redis.call('HDEL', KEYS[4], id)
+    alarm_end_rule(ctx, id, r[5])
+  end
+end
+for _, r in ipairs(change.gone) do
+  local id = r[1]
+  redis.call('UNLINK', P .. 'rule:' .. id, P .. 'history:' .. id)
+  redis.call('SREM', KEYS[1], id)
+  if r[2] ~= '' then redis.call('SREM', P .. 'group:' .. r[2] .. ':rules', id) end
+  let_go(id)
+  redis.call('HDEL', KEYS[4], id)
+  for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms', 'last_ms' }) do redis.call('HDEL', KEYS[5], id .. ':' .. word) end
+  alarm_end_rule(ctx, id, 'deleted')
+end
+for _, id in ipairs(change.dropped) do
+  redis.call('UNLINK', P .. 'group:' .. id, P .. 'group:' .. id .. ':rules')
+  redis.call('SREM', KEYS[2], id)
+end
+return { 1, tostring(redis.call('INCR', KEYS[3])) }

@@ -1,0 +1,81 @@
+"""Reading which alarms are open: for conditions on alarms, and at the start for rules that are not active any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+from tradewind.rules.effects import pack_clear
+from tradewind.rules.network import RuleNetwork
+from tradewind.rules.spec import AlarmOpen
+from tradewind.rules.verdict import Sample
+
+
+async def alarm_samples(plane: PointPlane, conditions: Mapping[str, AlarmOpen], now_ms: int) -> dict[str, Sample]:
+    """By address: 1 while an alarm as the condition wants it is open, else 0. Raises Unavailable."""
+    if not conditions:
+        return {}
+    keys, client = plane.keys, plane.redis
+    rules = list(dict.fromkeys(condition.rule_id for condition in conditions.values()))
+    with translated(plane.link):
+        pipe = client.pipeline(transaction=False)
+        for rule_id in rules:
+            pipe.smembers(keys.alarm_rule(rule_id))
+        ids: dict[str, list[str]] = {
+            rule_id: [alarm.decode() for alarm in found]
+            for rule_id, found in zip(rules, await pipe.execute(), strict=True)
+        }
+        flat = [alarm for found in ids.values() for alarm in found]
+        pipe = client.pipeline(transaction=False)
+        for alarm in flat:
+            pipe.hmget(keys.alarm(alarm), "source_point", "status")
+        rows: dict[str, Any] = dict(zip(flat, await pipe.execute() if flat else (), strict=True))
+    samples: dict[str, Sample] = {}
+    for address, condition in conditions.items():
+        is_open = any(
+            (not condition.alarm_source or (rows[alarm][0] or b"").decode() == condition.alarm_source)
+            and (not condition.statuses or (rows[alarm][1] or b"").decode() in condition.statuses)
+            for alarm in ids[condition.rule_id]
+        )
+        samples[address] = Sample(float(is_open), now_ms)
+    return samples
+
+
+async def journal_place(plane: PointPlane) -> bytes:
+    """Moves whenever an alarm does. Raises Unavailable."""
+    with translated(plane.link):
+        last = await plane.redis.xrevrange(plane.keys.alarm_journal(), count=1)
+    return last[0][0] if last else b""
+
+
+class LeftOpen:
+    """Alarms that were open when a term began, of rules that turn out to be false: edited ones begin afresh and have no
+    edge that clears them."""
+
+    def __init__(self, slots: set[tuple[str, str]] | None = None) -> None:
+        self._slots = slots or set()
+
+    @classmethod
+    async def read(cls, plane: PointPlane) -> LeftOpen:
+        """Raises Unavailable."""
+        with translated(plane.link):
+            fields = await plane.redis.hkeys(plane.keys.alarm_open())
+        return cls({(rule_id, source) for rule_id, _, source in (field.decode().partition("|") for field in fields)})
+
+    def steps(self, network: RuleNetwork) -> list[bytes]:
+        """What resolves those of which it is known by now; each once."""
+        steps: list[bytes] = []
+        for slot in list(self._slots):
+            rule_id, source = slot
+            program = network.programs.get(rule_id)
+            if program is not None and program.rule.source == source:
+                state = network.states[rule_id]
+                level = True if state.is_active else program.level(state)
+                if level is None:
+                    continue
+                if not level:
+                    steps.append(pack_clear(rule_id, source))
+            self._slots.discard(slot)
+        return steps

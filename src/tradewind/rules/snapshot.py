@@ -1,0 +1,52 @@
+"""Where the sources of rules stand on the board: as for models, and control values that are words; when channels last
+answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tradewind.errors import Invalid
+from tradewind.models.snapshot import read_samples
+from tradewind.points.address import CONTROL, Address
+from tradewind.points.plane import PointPlane
+from tradewind.points.values import ControlValue
+from tradewind.redis.connection import translated
+from tradewind.rules.verdict import Sample
+
+
+async def read_rule_samples(plane: PointPlane, addresses: Iterable[str]) -> dict[str, Sample]:
+    """By address; those without a value are left out. Raises Unavailable."""
+    wanted = list(addresses)
+    found = {
+        address: Sample(sample.value, sample.ts_ms, sample.quality)
+        for address, sample in (await read_samples(plane, wanted)).items()
+    }
+    words = [Address.parse(text) for text in wanted if text not in found and f":{CONTROL}:" in text]
+    if words:
+        with translated(plane.link):
+            pipe = plane.redis.pipeline(transaction=False)
+            for address in words:
+                pipe.hget(plane.keys.model_values(address.entity, address.kind), address.field)
+            replies = await pipe.execute()
+        for address, text in zip(words, replies, strict=True):
+            word = _word(text)
+            if word is not None:
+                found[str(address)] = word
+    return found
+
+
+async def channels_seen(plane: PointPlane, channels: Iterable[str]) -> dict[str, int]:
+    """When each channel last answered, 0 if that is not known. Raises Unavailable."""
+    seen: dict[str, int] = {}
+    for channel in channels:
+        last = (await plane.at(channel).ask([("HGET", plane.keys.channel_status(channel), "last_ms")]))[0]
+        seen[channel] = int(last) if last and last.isdigit() else 0
+    return seen
+
+
+def _word(text: bytes | None) -> Sample | None:
+    try:
+        control = ControlValue.parse(text.decode()) if text is not None else None
+    except (Invalid, UnicodeDecodeError):
+        return None
+    return Sample(control.value, control.ts_ms) if control is not None else None

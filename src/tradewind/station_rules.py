@@ -1,0 +1,101 @@
+"""The rules, alarms and notifications of a station, on the plane of its points."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.keeper import AlarmKeeper
+from tradewind.alarms.statistics import AlarmStatistics, read_statistics
+from tradewind.alarms.store import AlarmStore
+from tradewind.errors import Conflict
+from tradewind.ids import short_random
+from tradewind.notify.keeper import NotifyKeeper
+from tradewind.notify.plane import NotifyPlane
+from tradewind.notify.store import NotifyStore
+from tradewind.rules.actions import ActionRunner
+from tradewind.rules.ages import point_ages
+from tradewind.rules.dry_run import DryRun, dry_run
+from tradewind.rules.engine import RuleEngine
+from tradewind.rules.spec import Rule
+from tradewind.rules.store import RuleStore
+from tradewind.sql import Sql
+from tradewind.station_points import PointRoom
+from tradewind.tasks.gate import RedisGate
+from tradewind.tasks.plane import Plane
+
+
+class RuleRoom:
+    """`sql`: for the journal of alarms; without it only what is on its way there can be read, and no keeper made."""
+
+    def __init__(self, points: PointRoom, sql: Sql | None = None) -> None:
+        plane = points.plane
+        self.points = points
+        self.plane = plane
+        self.rules = RuleStore(plane.link, plane.keys, plane.all_settings)
+        self.alarms = AlarmStore(plane, AlarmJournal(sql) if sql is not None else None)
+        self.notify = NotifyStore(NotifyPlane(plane.link, plane.all_settings))
+        self._sql = sql
+
+    async def judge(self, stop: asyncio.Event) -> None:
+        """Judge the rules and carry out their actions until `stop` is set: the role rulesrv. Raises Unavailable."""
+        gate = RedisGate(self.plane.all_settings, Plane(self.plane.link, self.plane.all_settings, self.plane.clock))
+        await gate.open()
+        try:
+            await self.engine(gate).run(stop)
+        finally:
+            await gate.close()
+
+    def engine(self, gate: RedisGate) -> RuleEngine:
+        runner = ActionRunner(self.plane, self.points.commands, self.points.models, gate)
+        return RuleEngine(self.plane, self.rules, runner, ages=self._ages)
+
+    async def keep(self, stop: asyncio.Event) -> None:
+        """Keep alarms and notifications until `stop` is set: the role alarmsrv. Raises Unavailable."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.keeper().run(stop), name="alarms")
+            group.create_task(self.notify_keeper().run(stop), name="notifications")
+
+    def keeper(self) -> AlarmKeeper:
+        """Raises Conflict without SQL: nobody would keep the journal."""
+        if self._sql is None:
+            raise Conflict("alarms are kept with a journal in SQL, and there is none", code="no_sql")
+        return AlarmKeeper(self.plane, self._sql, keeper_id=f"alarmsrv-{short_random()}")
+
+    def notify_keeper(self) -> NotifyKeeper:
+        return NotifyKeeper(NotifyPlane(self.plane.link, self.plane.all_settings))
+
+    async def test(self, rule: Rule) -> DryRun:
+        """What the rule says of the plant now; nothing is done. Raises Unavailable."""
+        return await dry_run(self.plane, rule, self._ages)
+
+    async def statistics(self, talkers: int = 10) -> AlarmStatistics:
+        """Raises Unavailable."""
+        return await read_statistics(self.plane, talkers)
+
+    async def look(self) -> dict[str, tuple[bool | None, str]]:
+        """Per role whether it works (None: nobody does, and nothing is to be done) and what there is to say. Raises
+        Unavailable."""
+        keys = self.plane.keys
+        judge, keeper, rules, is_open, waiting = await self.plane.home.ask(
+            [
+                ("GET", keys.rules_leader()),
+                ("GET", keys.alarms_leader()),
+                ("SCARD", keys.rules()),
+                ("HLEN", keys.alarm_open()),
+                ("XLEN", keys.alarm_journal()),
+            ]
+        )
+        return {
+            "rulesrv": _state(judge, bool(rules), f"{rules} rules"),
+            "alarmsrv": _state(keeper, bool(is_open or waiting), f"{is_open} alarms open"),
+        }
+
+    async def _ages(self) -> dict[str, int]:
+        return dict(await point_ages(self.points.channels))
+
+
+def _state(leader: bytes | None, is_needed: bool, what: str) -> tuple[bool | None, str]:
+    if leader:
+        return True, f"leader {leader.decode()}, {what}"
+    return (False, f"no process has this role, {what}") if is_needed else (None, f"no process has this role, {what}")

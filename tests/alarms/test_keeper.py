@@ -1,0 +1,157 @@
+"""Raises from several processes, keepers that take over, faults of the station, indexes that were harmed."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tests.alarms.alarm_room import AlarmRoom, hot
+from tradewind.alarms import AlarmKeeper
+from tradewind.alarms.sweep import IndexSweep
+from tradewind.clock import Clock
+from tradewind.redis.connection import Link
+from tradewind.redis.faults import report
+from tradewind.sql import Sql, open_sql
+
+
+@pytest.fixture
+async def sql(tmp_path: Path) -> AsyncIterator[Sql]:
+    sql = await open_sql("", tmp_path)
+    yield sql
+    await sql.close()
+
+
+async def until(condition: Callable[[], Awaitable[Any]], timeout_s: float = 20.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not await condition():  # noqa: ASYNC110 - the change happens in a server
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def kept(room: AlarmRoom, sql: Sql) -> AsyncIterator[AlarmKeeper]:
+    keeper, stop = AlarmKeeper(room.plane, sql), asyncio.Event()
+    task = asyncio.create_task(keeper.run(stop), name="keeper")
+    try:
+        yield keeper
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 20)
+
+
+async def test_four_hundred_raises_at_once_are_one_alarm_with_count_400(
+    any_redis: servers.Server | servers.Cluster, link: Link, key_prefix: str
+) -> None:
+    room = AlarmRoom(link, key_prefix, Clock())
+    argv = [sys.executable, "-m", "tests.alarms.raise_process", any_redis.url, key_prefix, "100"]
+    processes = [subprocess.Popen(argv, preexec_fn=servers.die_with_parent) for _ in range(3)]
+    mine = await asyncio.gather(*(room.store.raise_(hot()) for _ in range(100)))
+    for process in processes:
+        assert await asyncio.to_thread(process.wait, 60) == 0
+    records = await room.audit()
+    assert [(h["id"], h["count"]) for h in records.values()] == [(mine[0].id, "400")]
+    assert len(await room.outbox()) == 1
+
+
+@pytest.mark.parametrize("any_redis", ["redis_7", "cluster3"], indirect=True)
+async def test_a_running_keeper_does_everything(link: Link, key_prefix: str, sql: Sql) -> None:
+    room = AlarmRoom(link, key_prefix, Clock(), sql)
+    async with kept(room, sql) as keeper:
+        raised = await room.store.raise_(hot(escalate_ms=300))
+        shelved = await room.store.raise_(hot("a:2"))
+        await room.store.shelve(shelved.id, "li", duration_s=0.3)
+        await report(link, room.keys, "channel_offline", "comsrv:7", "channel 7 is offline: no answer")
+        await until(lambda: room.store.open_id("station", "comsrv:7"))
+        await until(lambda: has_status(room, raised.id, "Escalated"))
+        await until(lambda: has_status(room, shelved.id, "New"))
+        await report(link, room.keys, "channel_offline", "comsrv:7", "", state="clear")
+
+        async def is_clear() -> bool:
+            return not await room.store.open_id("station", "comsrv:7")
+
+        await until(is_clear)
+
+        async def is_recorded() -> bool:
+            return int(await room.redis.xlen(room.keys.alarm_journal())) == 0
+
+        await until(is_recorded)
+        assert keeper.is_leading and keeper.stats.faults == 2
+    assert not keeper.is_leading
+    assert await room.events(raised.id) == ["raised", "escalated"]
+    assert await room.events(shelved.id) == ["raised", "shelved", "unshelved"]
+    await room.audit()
+
+
+async def has_status(room: AlarmRoom, alarm_id: str, status: str) -> bool:
+    return await room.status(alarm_id) == status
+
+
+@pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)
+async def test_another_keeper_takes_over(link: Link, key_prefix: str, sql: Sql) -> None:
+    room = AlarmRoom(link, key_prefix, Clock(), sql)
+    async with kept(room, sql) as first:
+        await until(lambda: is_leading(first))
+        async with kept(room, sql) as second:
+            await room.redis.set(room.keys.alarms_leader(), "somebody", px=300)
+            await until(lambda: is_leading(second, first))
+            raised = await room.store.raise_(hot(escalate_ms=1))
+            await until(lambda: has_status(room, raised.id, "Escalated"))
+    assert await room.events(raised.id) == ["raised", "escalated"]
+
+
+async def is_leading(*keepers: AlarmKeeper) -> bool:
+    return any(keeper.is_leading for keeper in keepers)
+
+
+async def test_a_fault_becomes_an_alarm_of_the_station(room: AlarmRoom, link: Link) -> None:
+    await report(link, room.keys, "feed_missed", "points:feed:modsrv", "modsrv has missed 3 entries", level="Warning")
+    await report(link, room.keys, "feed_missed", "points:feed:modsrv", "modsrv has missed 5 entries", level="Warning")
+    await report(link, room.keys, "x", "bad source", "left out")
+    await report(link, room.keys, "x", "never:raised", "", state="clear")
+    assert await room.faults.step() == 4
+    assert await room.faults.step() == 0
+    (record,) = (await room.audit()).values()
+    wanted = {"rule_id": "station", "category": "station", "source_point": "points:feed:modsrv", "level": "Low"}
+    wanted |= {"title": "modsrv has missed 3 entries", "count": "2", "status": "New"}
+    assert {name: record[name] for name in wanted} == wanted
+
+
+async def test_two_readers_of_faults_raise_each_once(room: AlarmRoom, link: Link, key_prefix: str) -> None:
+    other = AlarmRoom(link, key_prefix)
+    for _ in range(50):
+        await report(link, room.keys, "x", "comsrv:7", "offline")
+    while await room.redis.hget(room.keys.cursors(), "station:faults@alarmsrv") is None:
+        await asyncio.gather(room.faults.step(), other.faults.step())
+    (record,) = (await room.audit()).values()
+    assert record["count"] == "50"
+
+
+async def test_harmed_indexes_are_repaired_and_sound_ones_left_alone(room: AlarmRoom) -> None:
+    raised = await room.store.raise_many([hot(f"a:{n}", escalate_ms=9000) for n in range(30)])
+    await room.store.resolve(raised[0].id, "li")
+    await room.store.acknowledge(raised[0].id, "li")
+    await room.store.shelve(raised[1].id, "li", duration_s=60)
+    sweep = IndexSweep(room.plane)
+    assert await sweep.run() == 0
+    before, keys, redis = await room._everything(), room.keys, room.redis
+    await redis.delete(keys.alarm_realtime(), keys.alarm_open(), keys.alarm_order("open"), keys.alarm_status("New"))
+    await redis.delete(keys.alarm_timers(), keys.alarm_level("High"))
+    await redis.sadd(keys.alarm_status("Closed"), raised[5].id, "alarm_gone")
+    await redis.zadd(keys.alarm_order("open:Low"), {raised[5].id: 1, "alarm_gone": 2})
+    await redis.hset(keys.alarm_bucket("2020010100"), "alarm_gone", "{}")
+    await redis.hset(keys.alarm_open(), "x|y", "alarm_gone")
+    await redis.zadd(keys.alarm_timers(), {"escalate:alarm_gone": 1})
+    assert await sweep.run() > 0
+    assert await room._everything() == before
+    await redis.delete(keys.alarm(raised[7].id))  # the record itself
+    await sweep.run()
+    assert raised[7].id not in await room.audit()
+    assert (await room.store.raise_(hot("a:7"))).is_new
+    assert await sweep.run() == 0
