@@ -59,23 +59,6 @@ MUTANTS = {
     ),
     "the slot stays taken": ("alarm_clear", "redis.call('HDEL', A .. 'open', new.slot)", "redis.call('PING')"),
     "a level moves no index": ("alarm_raise", "level = a.level, priority", "priority"),
-    "a cause lets nothing go": (
-        "alarm_clear",
-        "if OPEN[from] and not OPEN[to] then alarm_release(ctx, h.id) end",
-        "",
-    ),
-    "timers are left behind": ("alarm_act", "redis.call('ZREM', A .. 'timers', member)", "redis.call('PING')"),
-    "unacknowledged ones are removed": (
-        "alarm_clear",
-        "(h.status == 'Resolved' and h.acknowledged_at)",
-        "h.status == 'Resolved'",
-    ),
-    "faults count again": ("alarm_faults", "if cursor == ARGV[5] then return 1 end", "cursor = ARGV[4]"),
-    "closing is always allowed": (
-        "alarm_act",
-        "if h.status ~= 'Suppressed' and h.status ~= 'Resolved' then return nil end",
-        "",
-    ),
 }
 
 

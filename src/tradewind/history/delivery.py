@@ -1,0 +1,157 @@
+"""Rows on their way to the sink: straight there, or through the spool while it is away or slow; always in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.clock import now_ms
+from tradewind.errors import Unavailable
+from tradewind.history.sample import Row
+from tradewind.history.sink import Sink, SinkAway, Written
+from tradewind.history.spool import Spool, SpoolFull
+from tradewind.history.status import Faults, Figures, words_of
+from tradewind.history.store import HistoryStore
+
+log = structlog.get_logger(__name__)
+#: A write that lasts longer is left to itself, and its rows go to the spool as well.
+SLOW_S = 3.0
+#: How long the sink may be away before that is a fault.
+AWAY_S = 5.0
+#: Rows of the spool that make one write.
+DRAIN_ROWS = 20_000
+#: Between tries while the sink is away.
+PAUSE_S = 0.1
+MAX_PAUSE_S = 5.0
+MAX_RETRY_AFTER_S = 60.0
+FULL_PAUSE_S = 0.5
+
+
+class Delivery:
+    """`take` and `drain` run side by side; the spool is open."""
+
+    def __init__(self, sink: Sink, spool: Spool, store: HistoryStore, figures: Figures, faults: Faults) -> None:
+        self._sink = sink
+        self._spool = spool
+        self._store = store
+        self._figures = figures
+        self._faults = faults
+        self._slow: asyncio.Task[Written] | None = None
+        self._is_waiting = asyncio.Event()
+        self._away_since = 0.0
+        self._pause_s = PAUSE_S
+        if not spool.is_empty:
+            self._is_waiting.set()
+
+    async def take(self, rows: Sequence[Row]) -> None:
+        """The rows are safe when it returns: in the sink or on the disk. Waits while neither takes them."""
+        while rows:
+            if self._spool.is_empty and await self._write_now(rows):
+                return
+            try:
+                await asyncio.to_thread(self._spool.append, rows, now_ms())
+            except Unavailable as error:
+                code = "history_disk_full" if isinstance(error, SpoolFull) else error.code
+                await self._faults.set("history:spool", True, code, words_of(error))
+                await asyncio.sleep(FULL_PAUSE_S)
+                continue
+            self._figures.spooled += len(rows)
+            self._is_waiting.set()
+            await self._faults.set("history:spool", False, "history_disk_full", "the spool can be written")
+            return
+
+    async def drain(self) -> None:
+        """Bring what waits on the disk to the sink, until cancelled."""
+        while True:
+            await self._is_waiting.wait()
+            if not await self.drain_some():
+                self._is_waiting.clear()
+
+    def close(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+
+    async def drain_some(self) -> bool:
+        """Try to bring the oldest rows to the sink, and pause if it is away; False when none waited. They are read
+        anew for each try, since the spool may have dropped them meanwhile."""
+        portion = await asyncio.to_thread(self._spool.peek, DRAIN_ROWS)
+        if portion is None:
+            return not self._spool.is_empty
+        if self._slow is not None:
+            # It holds older values; what follows must not be overtaken by it.
+            await asyncio.wait({self._slow})
+            with contextlib.suppress(SinkAway, asyncio.CancelledError):
+                self._slow.result()
+            self._slow = None
+        try:
+            await self._wrote(await self._sink.write(portion.rows))
+        except SinkAway as error:
+            self._not_ok("away", words_of(error))
+            await asyncio.sleep(max(self._pause_s, min(error.retry_after_s or 0.0, MAX_RETRY_AFTER_S)))
+            self._pause_s = min(MAX_PAUSE_S, self._pause_s * 2)
+            return True
+        self._pause_s = PAUSE_S
+        await asyncio.to_thread(self._spool.ack, portion.upto)
+        return True
+
+    async def watch(self) -> None:
+        """Once a second: what is too old goes, what went is told, and how the sink does."""
+        await asyncio.to_thread(self._spool.expire, now_ms())
+        figures, before = self._figures, self._figures.dropped
+        figures.look_at(self._spool)
+        if figures.dropped > before:
+            text = f"{figures.dropped - before} samples were dropped from the spool and are lost; since ever "
+            text += f"{figures.dropped_bytes} for its size, {figures.dropped_age} for their age, "
+            text += f"{figures.dropped_corrupt} for damage"
+            await self._faults.tell("history:dropped", "history_dropped", text)
+        if not self._away_since:
+            await self._faults.set("history:sink", False, "history_sink_away", "the sink takes samples")
+        elif time.monotonic() - self._away_since > AWAY_S:
+            text = f"the sink of history is {figures.sink}: {figures.sink_error}; samples wait on disk"
+            await self._faults.set("history:sink", True, "history_sink_away", text)
+
+    async def _write_now(self, rows: Sequence[Row]) -> bool:
+        """False when the sink is away, or has not answered yet."""
+        # With an empty spool a slow write is of these very rows: the disk did not take them.
+        write = self._slow or asyncio.create_task(self._sink.write(rows), name="history write")
+        self._slow = None
+        try:
+            done, _ = await asyncio.wait({write}, timeout=SLOW_S)
+        except asyncio.CancelledError:
+            write.cancel()
+            raise
+        if not done:
+            self._slow = write
+            self._not_ok("slow", f"a write has lasted longer than {SLOW_S:g} s")
+            return False
+        try:
+            await self._wrote(write.result())
+        except SinkAway as error:
+            self._not_ok("away", words_of(error))
+            return False
+        return True
+
+    async def _wrote(self, written: Written) -> None:
+        figures = self._figures
+        figures.written += written.stored
+        figures.batches += 1
+        if self._away_since:
+            log.info("the sink takes samples again", away_s=round(time.monotonic() - self._away_since, 1))
+        self._away_since = 0.0
+        figures.sink, figures.sink_error = "ok", ""
+        if written.refused:
+            figures.refused += len(written.refused)
+            await self._store.add_refused(written.refused)
+            row, reason = written.refused[0]
+            text = f"the sink refused {len(written.refused)} samples, the first of {row.series}: {reason}"
+            await self._faults.tell("history:refused", "history_refused", text)
+
+    def _not_ok(self, state: str, why: str) -> None:
+        if not self._away_since:
+            log.warning("the sink takes no samples now; they wait on disk", state=state, why=why)
+            self._away_since = time.monotonic()
+        self._figures.sink, self._figures.sink_error = state, why

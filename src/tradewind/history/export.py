@@ -1,0 +1,102 @@
+"""History as a long table, block by block: what CSV and Parquet files are made of. Never holds more than a block."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from tradewind.history.question import Question
+from tradewind.history.sink import GAP_MS, Sample, Sink
+
+#: Rows of a block, about.
+BLOCK = 20_000
+#: Series that are asked for at once; those with more samples than their share are read on alone.
+TOGETHER = 20
+LAYOUTS = ("long", "wide")
+Rows = list[Sequence[Any]]
+
+
+def columns_of(question: Question, layout: str) -> list[str]:
+    """Long: a row for each sample of each series. Wide: a row for each time, a column for each series."""
+    if layout == "wide":
+        if len(question.aggs) < 2:
+            return ["ts", *question.series]
+        return ["ts", *(f"{name} {agg}" for name in question.series for agg in question.aggs)]
+    return ["ts", "address", *(question.aggs or ("value", "quality"))]
+
+
+async def export_blocks(sink: Sink, question: Question, layout: str) -> AsyncIterator[Rows]:
+    """Long: series by series, each in order of time; wide: in order of time. Raises SinkAway, also in the middle."""
+    if question.bucket_ms:
+        blocks = _wide_buckets(sink, question) if layout == "wide" else _long_buckets(sink, question)
+    else:
+        blocks = _wide_samples(sink, question) if layout == "wide" else _long_samples(sink, question)
+    async for rows in blocks:
+        if rows:
+            yield rows
+
+
+async def _long_samples(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+    share = BLOCK // TOGETHER
+    for at in range(0, len(q.series), TOGETHER):
+        names = q.series[at : at + TOGETHER]
+        first = BLOCK if len(names) == 1 else share
+        found = await sink.read(names, q.from_ms, q.to_ms, first)
+        for name in names:
+            samples, limit = found[name], first
+            while True:
+                yield [(ts, name, value, quality) for ts, value, quality in samples]
+                if len(samples) < limit:
+                    break
+                limit = BLOCK
+                samples = (await sink.read([name], samples[-1][0] + 1, q.to_ms, limit))[name]
+
+
+async def _wide_samples(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+    limit = max(BLOCK // len(q.series), 100)
+    at = q.from_ms
+    while at < q.to_ms:
+        found = await sink.read(q.series, at, q.to_ms, limit)
+        # Of a series that was cut nothing is known behind its last sample yet: only what lies before it is whole.
+        until = min([samples[-1][0] + 1 for samples in found.values() if len(samples) == limit], default=q.to_ms)
+        yield _side_by_side(found, q.series, until)
+        at = until
+
+
+def _side_by_side(found: dict[str, list[Sample]], series: Sequence[str], until: int) -> Rows:
+    rows: dict[int, list[Any]] = {}
+    for column, name in enumerate(series, 1):
+        for ts, value, _ in found[name]:
+            if ts >= until:
+                break
+            row = rows.get(ts)
+            if row is None:
+                row = rows[ts] = [ts, *[None] * len(series)]
+            row[column] = value
+    return [rows[ts] for ts in sorted(rows)]
+
+
+async def _windows(sink: Sink, q: Question, series: Sequence[str], count: int) -> AsyncIterator[dict[str, list[Any]]]:
+    """The buckets of a range, so many of each series at a time."""
+    at = q.from_ms
+    while at < q.to_ms:
+        until = min((at // q.bucket_ms + count) * q.bucket_ms, q.to_ms)
+        yield dict(await sink.buckets(series, at, until, q.bucket_ms, q.aggs, count, q.gap_ms or GAP_MS))
+        at = until
+
+
+async def _long_buckets(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+    for name in q.series:
+        async for found in _windows(sink, q, [name], BLOCK):
+            yield [(start, name, *values) for start, *values in found[name]]
+
+
+async def _wide_buckets(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+    async for found in _windows(sink, q, q.series, max(BLOCK // len(q.series), 100)):
+        rows: dict[int, list[Any]] = {}
+        width = len(q.aggs)
+        for at, name in enumerate(q.series):
+            for start, *values in found[name]:
+                row = rows.setdefault(start, [start, *[None] * (width * len(q.series))])
+                row[1 + at * width : 1 + (at + 1) * width] = values
+        yield [rows[start] for start in sorted(rows)]

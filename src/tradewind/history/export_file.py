@@ -1,0 +1,150 @@
+"""Blocks of history as the bytes of a file: CSV, or Parquet when pyarrow is installed (`tradewind[parquet]`)."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from tradewind.clock import iso
+from tradewind.errors import Invalid, Problem
+from tradewind.history.export import Rows
+
+FORMATS = ("csv", "parquet")
+MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+#: Rows of a row group: small ones make large files.
+GROUP = 100_000
+#: Columns that hold whole numbers.
+_WHOLE = ("count", "good")
+
+
+class FileWriter(ABC):
+    """Rows in, bytes of the file out; `end` gives the last ones. Not for the loop: both work for a while."""
+
+    @abstractmethod
+    def add(self, rows: Rows) -> bytes: ...
+
+    @abstractmethod
+    def end(self) -> bytes: ...
+
+
+async def file_bytes(writer: FileWriter, blocks: AsyncIterator[Rows]) -> AsyncIterator[bytes]:
+    async for rows in blocks:
+        piece = await asyncio.to_thread(writer.add, rows)
+        if piece:
+            yield piece
+    piece = await asyncio.to_thread(writer.end)
+    if piece:
+        yield piece
+
+
+def file_writer(kind: str, columns: Sequence[str], *, iso_times: bool = False) -> FileWriter:
+    """`iso_times`: of CSV; Parquet has a type for times. Raises Invalid without pyarrow."""
+    if kind == "csv":
+        return CsvFile(columns, iso_times)
+    return ParquetFile(columns)
+
+
+class CsvFile(FileWriter):
+    """Nothing in it needs quotes: addresses have no commas."""
+
+    def __init__(self, columns: Sequence[str], iso_times: bool) -> None:
+        self._head = (",".join(columns) + "\n").encode()
+        self._iso = iso_times
+
+    def add(self, rows: Rows) -> bytes:
+        head, self._head = self._head, b""
+        time = iso if self._iso else str
+        lines = [f"{time(ts)},{','.join([_text(value) for value in values])}\n" for ts, *values in rows]
+        return head + "".join(lines).encode()
+
+    def end(self) -> bytes:
+        return self._head  # a file without rows has a header, too
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else value if type(value) is str else repr(value)
+
+
+class ParquetFile(FileWriter):
+    def __init__(self, columns: Sequence[str]) -> None:
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            hint = "install it where the station runs (pip install 'tradewind[parquet]'), or ask for csv"
+            problem = Problem("no_parquet", "format", hint)
+            message = "Parquet needs pyarrow, which is not installed"
+            raise Invalid(message, code=problem.code, hint=hint, problems=[problem]) from error
+        self._arrow = pyarrow
+        self._schema = pyarrow.schema([(name, self._type(name)) for name in columns])
+        self._out = _Pieces()
+        # Addresses repeat: as a dictionary they take next to nothing.
+        self._writer = pyarrow.parquet.ParquetWriter(self._out, self._schema, compression="zstd")
+        self._rows: Rows = []
+
+    def add(self, rows: Rows) -> bytes:
+        self._rows += rows
+        if len(self._rows) >= GROUP:
+            self._write()
+        return self._out.take()
+
+    def end(self) -> bytes:
+        if self._rows:
+            self._write()
+        self._writer.close()
+        return self._out.take()
+
+    def _write(self) -> None:
+        columns = list(zip(*self._rows, strict=True))
+        arrays = [self._arrow.array(each, field.type) for each, field in zip(columns, self._schema, strict=True)]
+        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
+        self._rows = []
+
+    def _type(self, column: str) -> Any:
+        if column == "ts":
+            return self._arrow.timestamp("ms", tz="UTC")
+        if column == "address":
+            return self._arrow.string()
+        if column == "quality":
+            return self._arrow.int8()
+        return self._arrow.int64() if column.rpartition(" ")[2] in _WHOLE else self._arrow.float64()
+
+
+class _Pieces:
+    """A file for pyarrow whose bytes are taken away as they come."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._at = 0
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        self._at += len(self._parts[-1])
+        return len(self._parts[-1])
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def take(self) -> bytes:
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found

@@ -1,0 +1,135 @@
+"""The sink in InfluxDB. Samples go in as compressed lines, questions as InfluxQL.
+
+A rewritten sample replaces the old one, so a batch whose fate is not known is simply written again. `integral` is not
+InfluxQL's (which draws straight lines between samples) but the contract's step, computed here from raw samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import structlog
+
+from tradewind.clock import now_ms
+from tradewind.history import influx_query as ql
+from tradewind.history.influx_answer import Table
+from tradewind.history.influx_http import Barred, InfluxHttp, compressed
+from tradewind.history.influx_keep import InfluxKeeper
+from tradewind.history.influx_line import LineMaker, address_of
+from tradewind.history.influx_read import InfluxReader
+from tradewind.history.influx_split import split
+from tradewind.history.sample import Refused, Row
+from tradewind.history.sink import GAP_MS, Bucket, KeptFrom, Retained, Sample, SeriesInfo, Sink, SinkStats, Written
+from tradewind.settings import InfluxSettings
+
+log = structlog.get_logger(__name__)
+#: Lines in one request.
+MAX_LINES = 5000
+#: After so long without a write another process may have written: which series are marked is asked again.
+IDLE_S = 10.0
+
+
+class InfluxSink(Sink):
+    """`raw_days`: how long samples are kept; 0 = as long as the server's own policy does."""
+
+    def __init__(self, settings: InfluxSettings, raw_days: int = 0, *, timeout_s: float = 10.0) -> None:
+        self._http = InfluxHttp(settings, timeout_s)
+        self._reader = InfluxReader(self._http)
+        self._keeper = InfluxKeeper(self._http, raw_days)
+        self._maker = LineMaker()
+        self._writing = asyncio.Lock()
+        self._wrote_at = -IDLE_S
+
+    async def open(self) -> None:
+        self._http.open()
+
+    async def close(self) -> None:
+        async with self._writing:
+            await self._http.close()
+
+    async def write(self, rows: Sequence[Row]) -> Written:
+        stored, refused = 0, list[Refused]()
+        async with self._writing:
+            if rows and time.monotonic() - self._wrote_at > IDLE_S:
+                await self._read_marks()
+            parts = [rows[at : at + MAX_LINES] for at in range(0, len(rows), MAX_LINES)]
+            loop = asyncio.get_running_loop()
+            packing = loop.run_in_executor(None, self._pack, parts[0]) if parts else None
+            for at in range(len(parts)):
+                assert packing is not None
+                taken, lines, bad, body = await packing
+                # The next part is made while this one travels.
+                packing = loop.run_in_executor(None, self._pack, parts[at + 1]) if at + 1 < len(parts) else None
+                refused += bad
+                if lines:
+                    aside = await self._put(taken, lines, body)
+                    stored += len(taken) - len(aside)
+                    refused += aside
+            if rows:
+                self._wrote_at = time.monotonic()
+        return Written(stored, refused)
+
+    def _pack(self, rows: Sequence[Row]) -> tuple[Sequence[Row], list[str], list[Refused], bytes]:
+        taken, lines, refused = self._maker.make(rows)
+        return taken, lines, refused, compressed(lines) if lines else b""
+
+    async def _put(self, rows: Sequence[Row], lines: list[str], body: bytes) -> list[Refused]:
+        rejection = await self._http.write(body)
+        if rejection is None:
+            return []
+        refused = await split(rows, lines, rejection, lambda some: self._http.write(compressed(some)))
+        if refused:
+            log.warning("InfluxDB refused samples", count=len(refused), of=len(rows), message=rejection.message[:300])
+        return refused
+
+    async def _read_marks(self) -> None:
+        """Find out which series have samples that are not good; see LineMaker."""
+        marked: set[str] = set()
+
+        def add(number: int, table: Table) -> None:
+            address = address_of(table.name, table.tags)
+            if address is not None:
+                marked.add(address)
+
+        try:
+            await self._http.ask(";".join(ql.per_series(choice, "last", "quality") for choice in ql.EVERYTHING), add)
+        except Barred:  # it may be let write only; then all get theirs
+            self._maker.marked = None
+        else:
+            self._maker.marked = marked
+
+    async def read(self, series: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
+        return await self._reader.read(series, from_ms, to_ms, limit)
+
+    async def buckets(
+        self,
+        series: Sequence[str],
+        from_ms: int,
+        to_ms: int,
+        bucket_ms: int,
+        aggs: Sequence[str],
+        limit: int,
+        gap_ms: int = GAP_MS,
+    ) -> dict[str, list[Bucket]]:
+        return await self._reader.buckets(series, from_ms, to_ms, bucket_ms, aggs, limit, gap_ms)
+
+    async def latest(self, series: Sequence[str]) -> dict[str, Sample | None]:
+        return await self._reader.latest(series)
+
+    async def series(self, pattern: str = "*", limit: int = 1000, after: str = "") -> list[SeriesInfo]:
+        return await self._reader.series(pattern, limit, after)
+
+    async def stats(self) -> SinkStats:
+        return await self._keeper.stats(now_ms())
+
+    async def kept_from(self) -> KeptFrom:
+        raw_ms = await self._keeper.raw_from_ms(now_ms())
+        return KeptFrom(raw_ms, raw_ms, raw_ms)
+
+    async def retain(self, now_ms: int) -> Retained:
+        return await self._keeper.retain(now_ms)
+
+    async def forget(self, series: Sequence[str]) -> int:
+        return await self._keeper.forget(series)

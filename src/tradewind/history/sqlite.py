@@ -1,0 +1,226 @@
+"""The embedded sink: history in SQLite files of our own, no server.
+
+One thread writes, a few read, each on connections of their own; other processes may read and write the same folder.
+`sqlite_writer` stores, `sqlite_upkeep` makes rollups and drops what is old, `sqlite_reader` answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from tradewind.clock import now_ms
+from tradewind.history.sample import MAX_TS_MS, Row
+from tradewind.history.sink import (
+    GAP_MS,
+    Bucket,
+    KeptFrom,
+    Retained,
+    Sample,
+    SeriesInfo,
+    Sink,
+    SinkAway,
+    SinkStats,
+    Written,
+    check_buckets,
+    check_range,
+)
+from tradewind.history.sqlite_listing import count_all, list_series, marks_of
+from tradewind.history.sqlite_reader import Reader
+from tradewind.history.sqlite_tail import TailCache
+from tradewind.history.sqlite_upkeep import Upkeep
+from tradewind.history.sqlite_writer import TAIL_ROWS, Writer
+
+T = TypeVar("T")
+log = structlog.get_logger(__name__)
+
+READERS = 2
+#: After upkeep failed, as on a full disk, it waits so long.
+PAUSE_S = 5.0
+
+
+class SqliteSink(Sink):
+    """`folder` is made with the first write. `days` are kept of raw samples, minutes and hours; 0 is for ever."""
+
+    def __init__(
+        self,
+        folder: Path,
+        days: tuple[int, int, int] = (0, 0, 0),
+        *,
+        tail_rows: int = TAIL_ROWS,
+        now: Callable[[], int] = now_ms,
+    ) -> None:
+        self.folder = folder
+        self._writer = Writer(folder, tail_rows=tail_rows)
+        self._upkeep = Upkeep(self._writer, days, now)
+        self._cache = TailCache()
+        self._readers: queue.SimpleQueue[Reader] = queue.SimpleQueue()
+        self._writing: ThreadPoolExecutor | None = None
+        self._reading: ThreadPoolExecutor | None = None
+        self._is_kept_up = False
+        self._not_before = 0.0
+        self._damage: dict[str, str] = {}
+
+    async def open(self) -> None:
+        if self._writing is None:
+            self._writing = ThreadPoolExecutor(1, thread_name_prefix="history-writer")
+            self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
+            for _ in range(READERS):
+                self._readers.put(Reader(self.folder, self._cache, self._on_damage))
+
+    async def close(self) -> None:
+        writing, reading = self._writing, self._reading
+        self._writing = self._reading = None
+        if writing is not None and reading is not None:
+            await asyncio.to_thread(reading.shutdown)
+            writing.submit(self._writer.close)
+            await asyncio.to_thread(writing.shutdown)
+            while not self._readers.empty():
+                self._readers.get().close()
+
+    async def write(self, rows: Sequence[Row]) -> Written:
+        written, is_tail_long = await self._write(self._writer.write, rows)
+        if is_tail_long:
+            self._keep_up(move=True)
+        return written
+
+    async def read(self, series: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
+        check_range(from_ms, to_ms, limit)
+        from_ms, to_ms = _clamped(from_ms, to_ms)
+        return await self._read(lambda reader: reader.read(series, from_ms, to_ms, limit))
+
+    async def buckets(
+        self,
+        series: Sequence[str],
+        from_ms: int,
+        to_ms: int,
+        bucket_ms: int,
+        aggs: Sequence[str],
+        limit: int,
+        gap_ms: int = GAP_MS,
+    ) -> dict[str, list[Bucket]]:
+        check_range(from_ms, to_ms, limit)
+        check_buckets(bucket_ms, aggs, gap_ms)
+        from_ms, to_ms = _clamped(from_ms, to_ms)
+        gap_ms = min(gap_ms, MAX_TS_MS)
+        return await self._read(
+            lambda reader: reader.buckets(series, from_ms, to_ms, bucket_ms, aggs, limit, gap_ms),
+        )
+
+    async def latest(self, series: Sequence[str]) -> dict[str, Sample | None]:
+        return await self._read(lambda reader: reader.latest(series))
+
+    async def series(self, pattern: str = "*", limit: int = 1000, after: str = "") -> list[SeriesInfo]:
+        check_range(0, 0, limit)
+        return await self._read(lambda reader: list_series(reader, pattern, limit, after))
+
+    async def stats(self) -> SinkStats:
+        return await self._read(lambda reader: count_all(reader, self._problems()))
+
+    async def kept_from(self) -> KeptFrom:
+        return await self._read(marks_of)
+
+    async def retain(self, now_ms: int) -> Retained:
+        steps = self._upkeep.retain(now_ms)
+
+        def step() -> Retained | None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                done: Retained = end.value
+                return done
+            return None
+
+        while (done := await self._write(step)) is None:
+            pass
+        self._keep_up(move=False)
+        return done
+
+    async def forget(self, series: Sequence[str]) -> int:
+        return await self._write(self._writer.forget, series)
+
+    async def keep_up(self) -> None:
+        """What upkeep does by itself sooner or later, now: move the tail, make the rollups of hours that are over."""
+        await self._write(self._upkeep.move_tail)
+        while await self._write(self._upkeep.step):
+            pass
+
+    async def _write(self, work: Callable[..., T], *arguments: object) -> T:
+        if self._writing is None:
+            raise SinkAway("the sink is closed", hint="open it first")
+        return await asyncio.get_running_loop().run_in_executor(self._writing, work, *arguments)
+
+    async def _read(self, work: Callable[[Reader], T]) -> T:
+        def run() -> T:
+            reader = self._readers.get()  # there is one for each thread
+            try:
+                return work(reader)
+            finally:
+                self._readers.put(reader)
+
+        if self._reading is None:
+            raise SinkAway("the sink is closed", hint="open it first")
+        return await asyncio.get_running_loop().run_in_executor(self._reading, run)
+
+    def _keep_up(self, *, move: bool) -> None:
+        """Upkeep in the thread of the writer, a step at a time, each behind the writes that wait."""
+        if self._writing is None or self._is_kept_up or time.monotonic() < self._not_before:
+            return
+        self._is_kept_up = True
+        self._writing.submit(self._keep_up_step, move)
+
+    def _keep_up_step(self, move: bool) -> None:
+        more = False
+        try:
+            if move:
+                self._upkeep.move_tail()
+            more = self._upkeep.step()
+        except SinkAway as error:
+            self._not_before = time.monotonic() + PAUSE_S
+            log.warning("history_upkeep_failed", error=error.message, hint=error.hint)
+        except Exception:
+            self._not_before = time.monotonic() + PAUSE_S
+            log.exception("history_upkeep_failed", folder=str(self.folder))
+        writing = self._writing
+        if more and writing is not None:
+            try:
+                writing.submit(self._keep_up_step, False)
+                return
+            except RuntimeError:  # closed meanwhile
+                pass
+        self._is_kept_up = False
+
+    def _on_damage(self, name: str, what: str) -> None:
+        """From a reader's thread. The writer has a look; what it can set aside is out of the way then."""
+        if name in self._damage:
+            return
+        self._damage[name] = what
+        log.error("history_file_unreadable", file=name, error=what)
+        writing = self._writing
+        if writing is not None:
+            with contextlib.suppress(RuntimeError):  # closed meanwhile
+                writing.submit(self._examine, name)
+
+    def _examine(self, name: str) -> None:
+        try:
+            if self._writer.examine(name):
+                self._damage.pop(name, None)
+        except SinkAway as error:
+            self._damage.pop(name, None)
+            log.warning("history_file_not_examined", file=name, error=error.message)
+
+    def _problems(self) -> list[str]:
+        aside = [f"{name}: damaged and set aside; what it held is missing" for name in self._writer.files.aside()]
+        return aside + [f"{name}: {what}" for name, what in sorted(self._damage.items())]
+
+
+def _clamped(from_ms: int, to_ms: int) -> tuple[int, int]:
+    return max(from_ms, 0), max(min(to_ms, MAX_TS_MS + 1), 0)

@@ -1,0 +1,101 @@
+"""Which series the embedded sink has, and how much of what. On a `Reader`, within its rules."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import numpy as np
+
+from tradewind.history.aggregate import Line, join_lines, merge_lines
+from tradewind.history.sink import KeptFrom, SeriesInfo, SinkStats
+from tradewind.history.sqlite_files import MAX_MS
+from tradewind.history.sqlite_reader import Reader
+
+
+def list_series(reader: Reader, pattern: str, limit: int, after: str) -> list[SeriesInfo]:
+    glob = pattern.replace("[", "[[]").replace("?", "[?]")  # only the star is special
+    with reader.asking("list series") as main:
+        _, tail = reader.look_up(main, [])
+        if main is None:
+            return []
+        rows = main.execute(
+            "SELECT id, address FROM series WHERE address > ? AND address GLOB ? ORDER BY address LIMIT ?",
+            (after, glob, limit),
+        ).fetchall()
+        ids = [id_ for id_, _ in rows]
+        recent = tail.lines(ids, 0, MAX_MS)
+        extents = _extents(reader, ids)
+        return [_info(reader, id_, address, extents.get(id_), recent.get(id_, [])) for id_, address in rows]
+
+
+def count_all(reader: Reader, problems: Sequence[str]) -> SinkStats:
+    """Rows that wait in the tail to replace older ones count with them."""
+    with reader.asking("count") as main:
+        _, tail = reader.look_up(main, [])
+        rows, ends = tail.rows, list(tail.span() or ())
+        for partition in reader.files.partitions("raw"):
+            with reader.fenced(partition):
+                db = reader.file(partition.name)
+                if db is not None:
+                    n, first, last = db.execute("SELECT sum(n), min(first_ms), max(last_ms) FROM extent").fetchone()
+                    rows += n or 0
+                    ends += [ms for ms in (first, last) if ms is not None]
+        marks = {} if main is None else dict(main.execute("SELECT key, value FROM meta"))
+        return SinkStats(
+            rows=rows,
+            bytes=reader.files.size(),
+            oldest_ms=min(ends, default=None),
+            newest_ms=max(ends, default=None),
+            series=0 if main is None else main.execute("SELECT count(*) FROM series").fetchone()[0],
+            raw_from_ms=marks.get("raw_from_ms"),
+            minute_from_ms=marks.get("minute_from_ms"),
+            hour_from_ms=marks.get("hour_from_ms"),
+            problems=tuple(problems),
+        )
+
+
+def marks_of(reader: Reader) -> KeptFrom:
+    """Where retention has come to."""
+    with reader.asking("read the marks") as main:
+        marks = {} if main is None else dict(main.execute("SELECT key, value FROM meta"))
+        return KeptFrom(marks.get("raw_from_ms"), marks.get("minute_from_ms"), marks.get("hour_from_ms"))
+
+
+def _extents(reader: Reader, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
+    """(first_ms, last_ms, n) over all days."""
+    found: dict[int, tuple[int, int, int]] = {}
+    for partition in reader.files.partitions("raw"):
+        with reader.fenced(partition):
+            db = reader.file(partition.name)
+            for id_ in ids if db is not None else ():
+                row = _extent(db, id_)
+                if row is not None:
+                    known = found.get(id_, (row[0], row[1], 0))
+                    found[id_] = min(known[0], row[0]), max(known[1], row[1]), known[2] + row[2]
+    return found
+
+
+def _extent(db: sqlite3.Connection | None, id_: int) -> tuple[int, int, int] | None:
+    if db is None:
+        return None
+    row: tuple[int, int, int] | None = db.execute(
+        "SELECT first_ms, last_ms, n FROM extent WHERE series = ?", (id_,)
+    ).fetchone()
+    return row
+
+
+def _info(
+    reader: Reader, id_: int, address: str, extent: tuple[int, int, int] | None, recent: list[Line]
+) -> SeriesInfo:
+    times = merge_lines(recent).ts
+    if not len(times):
+        return SeriesInfo(address, *(extent or (None, None, 0)))
+    first, last = int(times[0]), int(times[-1])
+    if extent is None:
+        return SeriesInfo(address, first, last, len(times))
+    fresh = len(times)
+    if first <= extent[1]:  # late or rewritten: which of them are there already?
+        stored = join_lines(list(reader.raw(id_, [], first, last + 1))).ts
+        fresh -= int(np.isin(times, stored).sum())
+    return SeriesInfo(address, min(first, extent[0]), max(last, extent[1]), extent[2] + fresh)

@@ -1,0 +1,283 @@
+"""The reading side of the embedded sink: connections of its own, one question at a time, in any thread or process.
+
+A question looks at the tail first and at the files after it: what the writer moves meanwhile is seen twice, never not
+at all. Within a question each file is seen as it was at one moment.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tradewind.history.aggregate import CELL, NO_CELLS, NO_LINE, Cells, Line, answer, cells_of, merge_lines
+from tradewind.history.rollup import aligned, levels_for, stretches
+from tradewind.history.sink import Bucket, Sample
+from tradewind.history.sqlite_files import HOUR_MS, MAIN, MAX_MS, MINUTE_MS, Files, Partition, files_errors, is_damage
+from tradewind.history.sqlite_parts import hours_not_rolled, last_before, read_parts
+from tradewind.history.sqlite_tail import Tail, TailCache
+
+#: Files that stay open between questions.
+OPEN_FILES = 64
+
+
+class Reader:
+    """`on_damage(name, what)` is told of files that cannot be read; the question is answered from the others."""
+
+    def __init__(self, folder: Path, cache: TailCache, on_damage: Callable[[str, str], None]) -> None:
+        self.files = Files(folder)
+        self._cache = cache
+        self._on_damage = on_damage
+        self._open: dict[str, tuple[int, sqlite3.Connection]] = {}
+        self._touched: set[str] = set()
+
+    def read(self, addresses: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
+        with self.asking("read") as main:
+            ids, tail = self.look_up(main, addresses)
+            recent = tail.lines(list(ids.values()), from_ms, to_ms)
+            found: dict[str, list[Sample]] = {}
+            for address in addresses:
+                lines = self.raw(ids[address], recent.get(ids[address], []), from_ms, to_ms) if address in ids else []
+                rows: list[Sample] = []
+                for line in lines:
+                    rows += line.cut(0, limit - len(rows)).rows()
+                    if len(rows) >= limit:
+                        break
+                found[address] = rows
+            return found
+
+    def buckets(
+        self,
+        addresses: Sequence[str],
+        from_ms: int,
+        to_ms: int,
+        bucket_ms: int,
+        aggs: Sequence[str],
+        limit: int,
+        gap_ms: int,
+    ) -> dict[str, list[Bucket]]:
+        area = "integral" in aggs
+        levels = levels_for(bucket_ms, gap_ms if area else None)
+        with self.asking("read") as main:
+            ids, tail = self.look_up(main, addresses)
+            recent = tail.lines(list(ids.values()), from_ms - gap_ms, to_ms)
+            found: dict[str, list[Bucket]] = {}
+            for address in addresses:
+                cells, before = NO_CELLS, None
+                if address in ids and from_ms < to_ms:
+                    id_ = ids[address]
+                    lines = recent.get(id_, [])
+                    pieces = list(self._cells(id_, lines, from_ms, to_ms, bucket_ms, levels, gap_ms))
+                    cells = np.concatenate(pieces) if pieces else NO_CELLS
+                    last = self._before(id_, lines, from_ms, gap_ms) if area else None
+                    before = None if last is None else (from_ms, *last)
+                found[address] = answer(cells, bucket_ms, aggs, limit, to_ms, gap_ms, before)
+            return found
+
+    def latest(self, addresses: Sequence[str]) -> dict[str, Sample | None]:
+        with self.asking("read") as main:
+            ids, tail = self.look_up(main, addresses)
+            recent = tail.lines(list(ids.values()), 0, MAX_MS)
+            newest: dict[int, Sample] = {}
+            wanted = set(ids.values())
+            for partition in reversed(self.files.partitions("raw")):
+                if not wanted:
+                    break
+                for id_, sample in self._extents(partition, wanted).items():
+                    newest[id_] = sample
+                    wanted.discard(id_)
+            for id_, lines in recent.items():
+                ts, value, quality = (column[-1].item() for column in merge_lines(lines))
+                if id_ not in newest or ts >= newest[id_][0]:
+                    newest[id_] = ts, value, quality
+            return {address: newest.get(ids.get(address, 0)) for address in addresses}
+
+    def close(self) -> None:
+        for _, db in self._open.values():
+            db.close()
+        self._open.clear()
+
+    @contextmanager
+    def asking(self, doing: str) -> Iterator[sqlite3.Connection | None]:
+        """The connection to `main.db`, None if nothing was written yet. Raises SinkAway."""
+        with files_errors(doing, self.files.folder):
+            try:
+                yield self.file(MAIN)
+            except BaseException as error:
+                self.close()
+                if is_damage(error):
+                    self._on_damage(MAIN, str(error))
+                raise
+            finally:
+                for name in self._touched:
+                    if name in self._open:
+                        self._open[name][1].execute("COMMIT")
+                self._touched.clear()
+                while len(self._open) > OPEN_FILES:
+                    self._open.pop(next(iter(self._open)))[1].close()
+
+    def look_up(self, main: sqlite3.Connection | None, addresses: Sequence[str]) -> tuple[dict[str, int], Tail]:
+        """The ids of those that are known, and the tail. Before any other file is looked at!"""
+        if main is None:
+            return {}, Tail([])
+        tail = self._cache.load(main)
+        ids: dict[str, int] = {}
+        for at in range(0, len(addresses), 500):
+            some = addresses[at : at + 500]
+            marks = ",".join("?" * len(some))
+            ids.update(main.execute(f"SELECT address, id FROM series WHERE address IN ({marks})", list(some)))
+        return ids, tail
+
+    def file(self, name: str) -> sqlite3.Connection | None:
+        """A connection in the transaction of this question."""
+        inode, db = self._open.pop(name, (0, None))
+        path = self.files.folder / name
+        try:
+            if db is None or (name not in self._touched and path.stat().st_ino != inode):
+                if db is not None:
+                    db.close()
+                db = self.files.connect(name)
+                if db is None:
+                    return None
+                db.execute("PRAGMA query_only=ON")
+                inode = path.stat().st_ino
+        except FileNotFoundError:  # dropped just now
+            if db is not None:
+                db.close()
+            return None
+        self._open[name] = inode, db
+        if name not in self._touched:
+            db.execute("BEGIN")
+            self._touched.add(name)
+        return db
+
+    @contextmanager
+    def fenced(self, partition: Partition) -> Iterator[None]:
+        """A damaged file is reported, and counts as empty."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            _, db = self._open.pop(partition.name, (0, None))
+            self._touched.discard(partition.name)
+            if db is not None:
+                db.close()
+            self._on_damage(partition.name, str(error))
+
+    def _extents(self, partition: Partition, wanted: set[int]) -> dict[int, Sample]:
+        found: dict[int, Sample] = {}
+        with self.fenced(partition):
+            db = self.file(partition.name)
+            query = "SELECT last_ms, value, quality FROM extent WHERE series = ?"
+            for id_ in wanted if db is not None else ():
+                row = db.execute(query, (id_,)).fetchone() if db is not None else None
+                if row is not None:
+                    found[id_] = row
+        return found
+
+    def raw(self, id_: int, recent: list[Line], from_ms: int, to_ms: int) -> Iterator[Line]:
+        """The samples of a series in order, a day at a time. `recent` is what the tail has."""
+        at = from_ms
+        for partition in self.files.partitions("raw"):
+            if partition.end_ms <= from_ms or partition.start_ms >= to_ms:
+                continue
+            lines: list[Line] = []
+            with self.fenced(partition):
+                db = self.file(partition.name)
+                if db is not None:
+                    notice = self._notice(partition)
+                    lines = list(read_parts(db, partition.start_ms, id_, from_ms, to_ms, notice))
+            until = min(partition.end_ms, to_ms)
+            yield merge_lines([*lines, *(line.between(at, until) for line in recent)])
+            at = until
+        if at < to_ms:
+            yield merge_lines([NO_LINE, *(line.between(at, to_ms) for line in recent)])
+
+    def _cells(
+        self,
+        id_: int,
+        recent: list[Line],
+        from_ms: int,
+        to_ms: int,
+        bucket_ms: int,
+        levels: tuple[int, ...],
+        gap_ms: int,
+    ) -> Iterator[Cells]:
+        """Cells of a range in order: from rollups where they tell the truth, from samples elsewhere."""
+        if from_ms >= to_ms:
+            return
+        inner = aligned(from_ms, to_ms, levels[0]) if levels else None
+        if inner is None and levels:
+            yield from self._cells(id_, recent, from_ms, to_ms, bucket_ms, levels[1:], gap_ms)
+        elif inner is None:
+            for line in self.raw(id_, recent, from_ms, to_ms):
+                yield cells_of(line, bucket_ms, gap_ms)
+        else:
+            begin, end = inner
+            yield from self._cells(id_, recent, from_ms, begin, bucket_ms, levels[1:], gap_ms)
+            hours = self._hours_of_samples(id_, recent, begin, end)
+            at = begin
+            rolled = self._rolled(id_, levels[0], begin, end)
+            for start, stop in [*stretches(hours, begin, end), (end, end)]:
+                a, b = np.searchsorted(rolled["first_ms"], (at, start))
+                yield rolled[a:b]
+                yield from self._cells(id_, recent, start, stop, bucket_ms, (), gap_ms)
+                at = stop
+            yield from self._cells(id_, recent, end, to_ms, bucket_ms, levels[1:], gap_ms)
+
+    def _hours_of_samples(self, id_: int, recent: list[Line], from_ms: int, to_ms: int) -> set[int]:
+        """The hours for which rollups do not tell the whole."""
+        hours: set[int] = set()
+        for line in recent:
+            hours.update(np.unique(line.ts // HOUR_MS).tolist())
+        for partition in self.files.partitions("raw"):
+            if partition.end_ms > from_ms and partition.start_ms < to_ms:
+                with self.fenced(partition):
+                    db = self.file(partition.name)
+                    if db is not None:
+                        hours.update(hours_not_rolled(db, id_))
+        return hours
+
+    def _rolled(self, id_: int, width_ms: int, from_ms: int, to_ms: int) -> Cells:
+        kind = "hour" if width_ms == HOUR_MS else "minute"
+        blobs: list[bytes] = []
+        low, high = id_ << 22 | from_ms // HOUR_MS, id_ << 22 | (to_ms - 1) // HOUR_MS
+        for partition in self.files.partitions(kind):
+            if partition.end_ms > from_ms and partition.start_ms < to_ms:
+                with self.fenced(partition):
+                    db = self.file(partition.name)
+                    if db is not None:
+                        query = "SELECT data FROM cell WHERE key BETWEEN ? AND ? ORDER BY key"
+                        blobs += [data for (data,) in db.execute(query, (low, high))]
+        return np.frombuffer(b"".join(blobs), CELL)
+
+    def _before(self, id_: int, recent: list[Line], ts_ms: int, gap_ms: int) -> tuple[int, float] | None:
+        """The last sample before `ts_ms`, if it is younger than `gap_ms` then."""
+        from_ms = max(ts_ms - gap_ms, 0)
+        lines = [line.between(from_ms, ts_ms) for line in recent]
+        for partition in reversed(self.files.partitions("raw")):
+            if partition.end_ms > from_ms and partition.start_ms < ts_ms:
+                with self.fenced(partition):
+                    db = self.file(partition.name)
+                    if db is None:
+                        continue
+                    part = last_before(db, partition.start_ms, id_, ts_ms, self._notice(partition))
+                    if part is not None:
+                        lines.insert(0, part.between(from_ms, ts_ms))
+                        break
+        line = merge_lines(lines)
+        if len(line.ts):
+            return int(line.ts[-1]), float(line.value[-1])
+        for width in (MINUTE_MS, HOUR_MS):  # raw samples may be gone already
+            cells = self._rolled(id_, width, from_ms, ts_ms)
+            cells = cells[(cells["last_ms"] >= from_ms) & (cells["last_ms"] < ts_ms)]
+            if len(cells):
+                return int(cells["last_ms"][-1]), float(cells["last"][-1])
+        return None
+
+    def _notice(self, partition: Partition) -> Callable[[str], None]:
+        return lambda what: self._on_damage(partition.name, what)

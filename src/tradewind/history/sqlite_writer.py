@@ -1,0 +1,312 @@
+"""The writing side of the embedded sink: rows into the tail, the tail into the files of its days. Runs in one thread.
+
+The write lock of `main.db` is held through every step, so that several processes may write, in turn. Each step can be
+repeated after a crash: the tail is emptied only once what it held is on the disk elsewhere.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from tradewind.history.aggregate import Ints
+from tradewind.history.sample import Refused, Row, sort_out
+from tradewind.history.sink import SinkAway, Written
+from tradewind.history.sqlite_columns import Block, Damaged, sort_block
+from tradewind.history.sqlite_files import DAY_MS, MAIN, Files, Partition, files_errors, is_damage, partition_at
+from tradewind.history.sqlite_parts import add_block, forget_series
+from tradewind.history.sqlite_tail import append_run, join_small_runs, load_tail
+
+log = structlog.get_logger(__name__)
+
+#: The tail is moved at so many rows, or more with many series: a part that is written should have some samples.
+TAIL_ROWS = 200_000
+TAIL_ROWS_PER_SERIES = 32
+TAIL_ROWS_MOST = 2_000_000
+#: When moving fails again and again, writing stops here.
+TAIL_ROWS_FULL = 8_000_000
+#: Files that stay open for writing.
+OPEN_FILES = 32
+
+
+class OpenFile:
+    """A file of a day or of rollups, open for writing, with what the writer remembers of it."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self.db = db
+        self.inode = path.stat().st_ino
+        self.names = {id_ for (id_,) in db.execute("SELECT id FROM series")}
+        self.lasts: dict[int, int] = {}
+
+
+class Writer:
+    """`held` gives the lock and the connection to `main.db`; the methods that take `main` are called within it."""
+
+    def __init__(self, folder: Path, *, tail_rows: int = TAIL_ROWS) -> None:
+        self.files = Files(folder)
+        self.tail_rows = tail_rows
+        self._main: sqlite3.Connection | None = None
+        self._version = -1
+        self._open: dict[str, OpenFile] = {}
+        self._ids: dict[str, int] = {}
+        self._runs: list[tuple[int, int]] = []
+        self.raw_from_ms = 0
+        #: Files of days that may hold hours without rollups.
+        self.unrolled: set[Partition] = set()
+
+    def write(self, rows: Sequence[Row]) -> tuple[Written, bool]:
+        """The answer, and whether the tail should be moved now."""
+        kept, refused = sort_out(rows, self._ids)
+        if not kept:
+            return Written(0, refused), False
+        with self.held("write") as main:
+            if sum(n for _, n in self._runs) > TAIL_ROWS_FULL:
+                raise SinkAway(f"the tail in {self.files.folder} cannot be moved", hint="see the log for what failed")
+            block, late = self._block(main, kept)
+            refused += [Refused(row, reason) for row, reason in late]
+            if block is None:
+                return Written(0, refused), False
+            self._runs.append((append_run(main, sort_block([block])), len(block.ts)))
+            self._runs = join_small_runs(main, self._runs)
+        most = max(self.tail_rows, min(len(self._ids) * TAIL_ROWS_PER_SERIES, TAIL_ROWS_MOST))
+        return Written(len(block.ts), refused), sum(n for _, n in self._runs) >= most
+
+    def move_tail(self, main: sqlite3.Connection) -> None:
+        """From the tail to the files of its days; commits there first."""
+        block = load_tail(main)
+        if block is None:
+            return
+        days = block.ts // DAY_MS
+        for day in np.unique(days).tolist():
+            self._add(main, partition_at("raw", day * DAY_MS), block.where(days == day))
+        main.execute("DELETE FROM run")
+        newest = max(int(block.ts.max()), self.meta(main, "newest_ms") or 0)
+        self.set_meta(main, "newest_ms", newest)
+        self._runs = []
+
+    def forget(self, addresses: Sequence[str]) -> int:
+        removed = 0
+        with self.held("forget") as main:
+            self.move_tail(main)
+            for address in addresses:
+                row = main.execute("SELECT id FROM series WHERE address = ?", (address,)).fetchone()
+                if row is None:
+                    continue
+                (id_,) = row
+                for kind in ("minute", "hour", "raw"):
+                    for partition in self.files.partitions(kind):
+                        with self.changing(partition) as file:
+                            file.names.discard(id_)
+                            file.lasts.pop(id_, None)
+                            if kind == "raw":
+                                removed += forget_series(file.db, id_)
+                                continue
+                            file.db.execute("DELETE FROM cell WHERE key >> 22 = ?", (id_,))
+                            file.db.execute("DELETE FROM series WHERE id = ?", (id_,))
+                main.execute("DELETE FROM series WHERE id = ?", (id_,))
+                self._ids.pop(address, None)
+        return removed
+
+    @contextmanager
+    def held(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """The lock, a transaction on `main.db`, and memories that are true. Raises SinkAway; then nothing is kept."""
+        with files_errors(doing, self.files.folder):
+            try:
+                main = self._main or self._open_main()
+                main.execute("BEGIN IMMEDIATE")
+                (version,) = main.execute("PRAGMA data_version").fetchone()
+                if version != self._version:  # another process was here
+                    self._remember(main)
+                    self._version = version
+                yield main
+                main.execute("COMMIT")
+            except BaseException as error:
+                self.close()
+                if is_damage(error):
+                    self._rescue_main()
+                raise
+
+    @contextmanager
+    def changing(self, partition: Partition) -> Iterator[OpenFile]:
+        """A transaction on another file, made if need be. A damaged one is set aside, and SinkAway raised: again!"""
+        try:
+            file = self._opened(partition)
+            file.db.execute("BEGIN IMMEDIATE")
+            yield file
+            file.db.execute("COMMIT")
+        except BaseException as error:
+            self.close_file(partition.name)  # rolls back
+            if is_damage(error):
+                self._set_aside(partition.name, error)
+                raise SinkAway(f"{partition.name} is damaged and was set aside: {error}", code="set_aside") from error
+            raise
+
+    def name_series(self, main: sqlite3.Connection, file: OpenFile, ids: Sequence[int]) -> None:
+        """Each file can name its series without `main.db`."""
+        for id_ in set(ids).difference(file.names):
+            row = main.execute("SELECT address FROM series WHERE id = ?", (id_,)).fetchone()
+            if row is not None:
+                file.db.execute("INSERT OR REPLACE INTO series (id, address) VALUES (?, ?)", (id_, row[0]))
+            file.names.add(id_)
+
+    def _set_aside(self, name: str, error: object) -> None:
+        aside = self.files.set_aside(name)
+        log.error("history_file_damaged", file=name, set_aside_as=aside, error=str(error))
+
+    def examine(self, name: str) -> bool:
+        """A reader found this file damaged: set it aside if SQLite finds so, too. True: it is out of the way."""
+        if name == MAIN:
+            self.close()
+            return self._rescue_main()
+        with self.held("examine"):
+            self.close_file(name)
+            return self._check(name)
+
+    def meta(self, main: sqlite3.Connection, key: str) -> int | None:
+        row = main.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return int(row[0]) if row else None
+
+    def set_meta(self, main: sqlite3.Connection, key: str, value: int) -> None:
+        main.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+
+    def close_file(self, name: str) -> None:
+        file = self._open.pop(name, None)
+        if file is not None:
+            file.db.close()
+
+    def close(self) -> None:
+        for name in list(self._open):
+            with suppress(sqlite3.Error):
+                self.close_file(name)
+        main, self._main, self._version = self._main, None, -1
+        if main is not None:
+            with suppress(sqlite3.Error):
+                main.close()
+
+    def _block(self, main: sqlite3.Connection, rows: Sequence[Row]) -> tuple[Block | None, list[tuple[Row, str]]]:
+        """The rows as columns, those aside that are older than what is kept."""
+        late = []
+        if self.raw_from_ms:
+            # Their day was dropped and only its rollups are left, which cannot take a sample twice without harm.
+            late = [(row, "too_old") for row in rows if row[1] < self.raw_from_ms]
+            rows = [row for row in rows if row[1] >= self.raw_from_ms] if late else rows
+        if not rows:
+            return None, late
+        series, ts, value, quality = zip(*rows, strict=True)
+        ids = list(map(self._ids.get, series))
+        if None in ids:
+            for address in dict.fromkeys(series):
+                if address not in self._ids:
+                    self._ids[address] = self._id_of(main, address)
+            ids = list(map(self._ids.get, series))
+        columns = np.array(ids, np.int64), np.array(ts, np.int64), np.array(value, np.float64)
+        return Block(*columns, np.array(quality, np.uint8)), late
+
+    def _id_of(self, main: sqlite3.Connection, address: str) -> int:
+        row = main.execute("SELECT id FROM series WHERE address = ?", (address,)).fetchone()
+        if row is None:
+            return int(main.execute("INSERT INTO series (address) VALUES (?)", (address,)).lastrowid or 0)
+        return int(row[0])
+
+    def _add(self, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+        try:
+            self._add_once(main, partition, block)
+        except SinkAway as error:
+            if error.code != "set_aside":
+                raise
+            self._add_once(main, partition, block)  # into a new file
+        self.unrolled.add(partition)
+
+    def _add_once(self, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+        with self.changing(partition) as file:
+            if not file.lasts:
+                file.lasts = dict(file.db.execute("SELECT series, last_ms FROM extent"))
+            ids: Ints = np.unique(block.series)
+            self.name_series(main, file, ids.tolist())
+            add_block(file.db, partition.start_ms, block, file.lasts, lambda what: samples_damaged(partition, what))
+
+    def _opened(self, partition: Partition) -> OpenFile:
+        path = self.files.folder / partition.name
+        file = self._open.get(partition.name)
+        if file is not None and (not path.exists() or path.stat().st_ino != file.inode):
+            self.close_file(partition.name)  # another process has set it aside or dropped it
+        file = self._open.pop(partition.name, None)
+        if file is None:
+            while len(self._open) >= OPEN_FILES:
+                self.close_file(next(iter(self._open)))
+            db = self.files.connect(partition.name, create=True)
+            assert db is not None
+            try:
+                file = OpenFile(db, path)
+            except BaseException:
+                db.close()
+                raise
+        self._open[partition.name] = file  # last: used most lately
+        return file
+
+    def _open_main(self) -> sqlite3.Connection:
+        fresh = not (self.files.folder / MAIN).exists()
+        main = self.files.connect(MAIN, create=True)
+        assert main is not None
+        self._main, self._version = main, -1
+        if fresh:
+            self._relearn(main)
+        return main
+
+    def _remember(self, main: sqlite3.Connection) -> None:
+        for name in list(self._open):
+            self.close_file(name)
+        self._ids = {address: id_ for id_, address in main.execute("SELECT id, address FROM series")}
+        self._runs = list(main.execute("SELECT id, n FROM run ORDER BY id"))
+        self.raw_from_ms = self.meta(main, "raw_from_ms") or 0
+        self.unrolled = set(self.files.partitions("raw"))
+
+    def _relearn(self, main: sqlite3.Connection) -> None:
+        """A new `main.db` in a folder with other files, because the old one was damaged: they know their series."""
+        for kind in ("raw", "minute", "hour"):
+            for partition in self.files.partitions(kind):
+                with suppress(sqlite3.Error):
+                    db = self.files.connect(partition.name)
+                    if db is not None:
+                        names = db.execute("SELECT id, address FROM series").fetchall()
+                        db.close()
+                        main.executemany("INSERT OR IGNORE INTO series (id, address) VALUES (?, ?)", names)
+
+    def _rescue_main(self) -> bool:
+        """Set `main.db` aside, unless somebody else has just done so."""
+        with files_errors("examine", self.files.folder):
+            return self._check(MAIN)
+
+    def _check(self, name: str) -> bool:
+        verdict = self._verdict(name)
+        if verdict == "ok":
+            return not (self.files.folder / name).exists()
+        self._set_aside(name, verdict)
+        return True
+
+    def _verdict(self, name: str) -> str:
+        """`ok`, or what is wrong with a file. Raises sqlite3.Error for what may pass."""
+        db = None
+        try:
+            db = self.files.connect(name)
+            if db is None:
+                return "ok"
+            if name == MAIN:
+                load_tail(db)
+            return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        except (sqlite3.DatabaseError, Damaged) as error:
+            if not is_damage(error):
+                raise
+            return str(error)
+        finally:
+            if db is not None:
+                db.close()
+
+
+def samples_damaged(partition: Partition, what: str) -> None:
+    log.error("history_samples_damaged", file=partition.name, what=what)

@@ -1,0 +1,97 @@
+"""The recorder's documents in Redis: the policy, what it says of itself, and the samples that a sink refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tradewind import codec
+from tradewind.clock import now_ms
+from tradewind.history.policy import Policy, read_policy
+from tradewind.history.sample import Refused
+from tradewind.redis.connection import Link, translated
+from tradewind.redis.keys import Keys
+
+#: Refused samples that are kept, and how many of one batch are.
+MAX_REFUSED = 10_000
+REFUSED_OF_BATCH = 100
+
+
+class RefusedSample(msgspec.Struct, frozen=True):
+    id: str
+    series: str
+    ts_ms: int
+    value: str
+    reason: str
+    at_ms: int
+
+
+class HistoryStore:
+    """Every method raises Unavailable when Redis is away."""
+
+    def __init__(self, link: Link, keys: Keys) -> None:
+        self._link = link
+        self._keys = keys
+        self._redis: Any = link.client
+
+    async def policy_text(self) -> bytes:
+        """The document as it is stored: another text is another version. Empty: none was ever set."""
+        with translated(self._link):
+            return await self._redis.get(self._keys.history_policy()) or b""
+
+    async def policy(self) -> Policy:
+        """The default one when none is set. Raises Invalid when what somebody else stored is none."""
+        return policy_of(await self.policy_text())
+
+    async def put_policy(self, document: Any) -> Policy:
+        """Replace the policy; the recorder follows within a second or two. Raises Invalid with all problems."""
+        policy = read_policy(document)
+        with translated(self._link):
+            await self._redis.set(self._keys.history_policy(), codec.encode(policy))
+        return policy
+
+    async def remove_policy(self) -> None:
+        with translated(self._link):
+            await self._redis.delete(self._keys.history_policy())
+
+    async def status(self) -> dict[str, str]:
+        """What the recorder wrote of itself at `at_ms`; empty when none has ever run. See status.py for the fields."""
+        with translated(self._link):
+            found = await self._redis.hgetall(self._keys.history_status())
+        return {name.decode(): text.decode() for name, text in found.items()}
+
+    async def put_status(self, fields: Mapping[str, str | int]) -> None:
+        with translated(self._link):
+            await self._redis.hset(self._keys.history_status(), mapping=dict(fields))
+
+    async def add_refused(self, refused: Sequence[Refused]) -> None:
+        """Of very many the first ones; all of them are counted elsewhere."""
+        at = now_ms()
+        pipe = self._redis.pipeline(transaction=False)
+        for row, reason in refused[:REFUSED_OF_BATCH]:
+            fields = {"series": str(row.series), "ts": str(row.ts_ms), "value": repr(row.value)}
+            fields |= {"reason": reason, "at": str(at)}
+            pipe.xadd(self._keys.history_refused(), fields, maxlen=MAX_REFUSED, approximate=True)
+        with translated(self._link):
+            await pipe.execute()
+
+    async def refused(self, limit: int = 100) -> list[RefusedSample]:
+        """Newest first."""
+        with translated(self._link):
+            found = await self._redis.xrevrange(self._keys.history_refused(), count=limit)
+        samples = []
+        for name, raw in found:
+            get = {key.decode(): text.decode() for key, text in raw.items()}
+            samples.append(
+                RefusedSample(name.decode(), get["series"], int(get["ts"]), get["value"], get["reason"], int(get["at"]))
+            )
+        return samples
+
+
+def policy_of(text: bytes) -> Policy:
+    """Raises Invalid."""
+    if not text:
+        return Policy()
+    return read_policy(codec.decode(text))

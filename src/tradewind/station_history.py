@@ -1,0 +1,92 @@
+"""The history of a station: where samples are kept, and who records them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tradewind.errors import Invalid
+from tradewind.history.query import HistoryQuery
+from tradewind.history.question import Limits
+from tradewind.history.recorder import CONSUMER, HistoryRecorder
+from tradewind.history.sink import Sink
+from tradewind.history.store import HistoryStore
+from tradewind.points.address import Address
+from tradewind.points.feed_trim import forget_consumer
+from tradewind.settings import Settings
+from tradewind.station_points import PointRoom
+
+
+class HistoryRoom:
+    def __init__(self, points: PointRoom) -> None:
+        plane = points.plane
+        self.points = points
+        self.plane = plane
+        self.store = HistoryStore(plane.link, plane.keys)
+
+    def sink(self) -> Sink:
+        """One of its own for each that asks, to be opened and closed by it: the recorder writes, others read."""
+        return sink_of(self.plane.all_settings)
+
+    def recorder(self) -> HistoryRecorder:
+        """What records: the role hissrv."""
+        return HistoryRecorder(self.plane, self.sink(), folder_of(self.plane.all_settings) / "spool")
+
+    def query(self, sink: Sink) -> HistoryQuery:
+        """Questions to a sink that is open."""
+        history = self.plane.all_settings.history
+        return HistoryQuery(sink, self._units, Limits(history.max_points, history.max_series))
+
+    async def record(self, stop: asyncio.Event) -> None:
+        """Record until `stop` is set: the role hissrv; nothing when history is off. Raises Unavailable."""
+        if not self.plane.all_settings.history.enabled:
+            await forget_consumer(self.plane, CONSUMER)  # or the feed would wait for it
+            await stop.wait()
+            return
+        await self.recorder().run(stop)
+
+    async def look(self) -> dict[str, tuple[bool | None, str]]:
+        """Whether the role works (None: nobody does, and nothing waits for it) and what there is to say. Raises
+        Unavailable."""
+        keys = self.plane.keys
+        leader, cursor, status = await self.plane.home.ask(
+            [
+                ("GET", keys.history_leader()),
+                ("HEXISTS", keys.feed_cursors(), CONSUMER),
+                ("HMGET", keys.history_status(), "sink", "spool_rows", "lag_ms"),
+            ]
+        )
+        if not leader:
+            return {"hissrv": (False if cursor else None, "nobody records")}
+        sink, waiting, lag_ms = (text.decode() if text else "" for text in status)
+        detail = f"{leader.decode()}; sink {sink or 'unknown'}"
+        if waiting not in ("", "0"):
+            detail += f"; {waiting} samples wait on disk"
+        return {"hissrv": (sink != "away", f"{detail}; {int(lag_ms or 0) / 1000:.1f} s behind")}
+
+    async def _units(self, series: Sequence[str]) -> dict[str, str]:
+        await self.points.look()
+        units = {}
+        for name in series:
+            with contextlib.suppress(Invalid):
+                spec = self.points.describe(Address.parse(name))
+                units[name] = spec.unit if spec is not None else ""
+        return units
+
+
+def folder_of(settings: Settings) -> Path:
+    return settings.data_dir / "history"
+
+
+def sink_of(settings: Settings) -> Sink:
+    """InfluxDB when `influx.url` is set, files in the data folder otherwise."""
+    history = settings.history
+    if settings.influx.url:
+        from tradewind.history.influx import InfluxSink
+
+        return InfluxSink(settings.influx, history.raw_days)
+    from tradewind.history.sqlite import SqliteSink
+
+    return SqliteSink(folder_of(settings), (history.raw_days, history.minute_days, history.hour_days))

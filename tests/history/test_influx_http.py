@@ -1,0 +1,257 @@
+"""Answers of a server that InfluxDB 1.6 does not give at will, and the shape of requests to 2.x and 3.x."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import AsyncIterator
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from tests.history.influx_fake import Drip, FakeInflux, Reply, Request, Reset, Silence, fake_influx
+from tests.servers import free_port
+from tradewind.errors import Invalid
+from tradewind.history.influx import MAX_LINES, InfluxSink
+from tradewind.history.influx_http import retry_after
+from tradewind.history.sample import Row
+from tradewind.history.sink import SinkAway
+from tradewind.settings import InfluxSettings
+
+A, MODEL = "comsrv:1001:m:10001", "modsrv:power_calc:measurement:total_power"
+T0 = 1_790_000_000_000
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeInflux]:
+    async with fake_influx() as server:
+        yield server
+
+
+def rows(count: int) -> list[Row]:
+    return [Row(A, T0 + n, n / 4, 0) for n in range(count)]
+
+
+def sink_of(fake: FakeInflux, timeout_s: float = 10.0, raw_days: int = 0, **settings: Any) -> InfluxSink:
+    return InfluxSink(InfluxSettings(url=fake.url, **settings), raw_days, timeout_s=timeout_s)
+
+
+async def refused_with(fake: FakeInflux, reply: Reply) -> SinkAway:
+    fake.answer = lambda request: reply
+    async with sink_of(fake) as sink:
+        with pytest.raises(SinkAway) as caught:
+            await sink.write(rows(3))
+    return caught.value
+
+
+async def test_a_write_to_1x(fake: FakeInflux) -> None:
+    async with sink_of(fake, database="plant", user="ann", password="pässword") as sink:
+        assert (await sink.write([Row(A, T0, 1.5, 0), Row(MODEL, T0, -2.0, 0)])).stored == 2
+    [write] = fake.writes
+    assert (write.method, write.path, write.params) == ("POST", "/write", {"db": "plant", "precision": "ms"})
+    assert write.headers["content-encoding"] == "gzip"
+    assert write.headers["authorization"] == "Basic " + base64.b64encode("ann:pässword".encode()).decode()
+    assert write.lines == [
+        f"telemetry,channel_id=1001,point_id=10001,point_type=measurement value=1.5 {T0}",
+        f"model,field=total_power,model=power_calc value=-2.0 {T0}",
+    ]
+
+
+async def test_a_write_to_2x_and_3x(fake: FakeInflux) -> None:
+    async with sink_of(fake, bucket="plant/raw", org="acme", token="t0ken") as sink:
+        await sink.write(rows(2))
+        await sink.latest([A])
+    [write] = fake.writes
+    assert (write.method, write.path) == ("POST", "/api/v2/write")
+    assert write.params == {"bucket": "plant/raw", "org": "acme", "precision": "ms"}
+    assert write.headers["authorization"] == "Token t0ken" and write.headers["content-encoding"] == "gzip"
+    assert len(write.lines) == 2
+    question = fake.requests[-1]
+    assert (question.path, question.params["db"], question.params["rp"]) == ("/query", "plant", "raw")
+    assert question.headers["authorization"] == "Token t0ken"
+
+
+async def test_removing_in_2x_is_asked_for_by_predicate(fake: FakeInflux) -> None:
+    table = b'{"results":[{"series":[{"name":"telemetry","columns":["time","n"],"values":[[%d,7]]}]}]}' % T0
+    fake.to_questions = lambda request: Reply(200, table)
+    async with sink_of(fake, bucket="plant", org="acme", raw_days=1) as sink:
+        assert await sink.forget([A, "nonsense"]) == 7
+        assert (await sink.retain(T0 + 2 * 86_400_000)).rows == 7
+    deletes = [request for request in fake.requests if request.path == "/api/v2/delete"]
+    assert all(request.params == {"bucket": "plant", "org": "acme"} for request in deletes)
+    wanted = '_measurement=\\"telemetry\\" AND channel_id=\\"1001\\" AND point_type=\\"measurement\\"'
+    assert f'{wanted} AND point_id=\\"10001\\"' in deletes[0].body.decode()
+    assert len(deletes) == 5  # the series; then three measurements and the old mark of retention
+    [mark] = fake.writes
+    assert mark.lines[0].startswith("history_retention raw_from_ms=")
+
+
+async def test_one_connection_serves_many_writes_of_5000_lines(fake: FakeInflux) -> None:
+    async with sink_of(fake) as sink:
+        assert (await sink.write(rows(2 * MAX_LINES + 1))).stored == 2 * MAX_LINES + 1
+        await sink.write(rows(10))
+    assert [len(write.lines) for write in fake.writes] == [MAX_LINES, MAX_LINES, 1, 10]
+    assert fake.connections == 1
+
+
+async def test_429_names_its_time(fake: FakeInflux) -> None:
+    error = await refused_with(fake, Reply(429, headers={"Retry-After": "17"}))
+    assert error.retry_after_s == 17.0 and "429" in error.message
+
+
+@pytest.mark.parametrize("status", [500, 502, 503, 504])
+async def test_5xx_is_tried_again_later(fake: FakeInflux, status: int) -> None:
+    error = await refused_with(fake, Reply(status, b'{"code":"internal error","message":"out of luck"}'))
+    assert "out of luck" in error.message and error.retry_after_s is None
+    assert len(fake.writes) == 1  # nothing is split
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_missing_right_is_said_with_what_to_do(fake: FakeInflux, status: int) -> None:
+    error = await refused_with(fake, Reply(status, b'{"error":"authorization failed"}'))
+    assert "authorization failed" in error.message and "influx.token" in error.hint
+
+
+@pytest.mark.parametrize("status", [302, 405, 418])
+async def test_what_is_no_influxdb_costs_no_sample(fake: FakeInflux, status: int) -> None:
+    error = await refused_with(fake, Reply(status, b"<html>", {"Location": "http://127.0.0.1:1/"}))
+    assert "influx.url" in error.hint and len(fake.writes) == 1
+
+
+async def test_a_missing_bucket_is_not_created_but_named(fake: FakeInflux) -> None:
+    fake.answer = lambda request: Reply(404, b'{"code":"not found","message":"bucket \\"plant\\" not found"}')
+    async with sink_of(fake, bucket="plant") as sink:
+        with pytest.raises(SinkAway) as caught:
+            await sink.write(rows(1))
+    assert "'plant'" in caught.value.hint
+
+
+async def test_a_reset_connection(fake: FakeInflux) -> None:
+    def reset(request: Request) -> Reply:
+        raise Reset
+
+    fake.answer = reset
+    async with sink_of(fake) as sink:
+        with pytest.raises(SinkAway):
+            await sink.write(rows(1))
+        fake.answer = lambda request: Reply()
+        assert (await sink.write(rows(1))).stored == 1
+
+
+@pytest.mark.parametrize("kind", [Silence, Drip])
+async def test_a_server_that_does_not_come_to_an_end_is_given_up(fake: FakeInflux, kind: type[Exception]) -> None:
+    def answer(request: Request) -> Reply:
+        raise kind
+
+    fake.answer = answer
+    async with sink_of(fake, timeout_s=0.3) as sink:
+        began = time.monotonic()
+        with pytest.raises(SinkAway) as caught:
+            await sink.write(rows(1))
+    assert caught.value.code == "sink_timeout" and time.monotonic() - began < 5
+
+
+async def test_nobody_at_the_port_and_no_password_in_the_words() -> None:
+    url = f"http://ann:secret@127.0.0.1:{free_port()}"
+    async with InfluxSink(InfluxSettings(url=url)) as sink:
+        for call in (sink.write(rows(1)), sink.latest([A]), sink.stats(), sink.series("*", 5, "")):
+            with pytest.raises(SinkAway) as caught:
+                await call
+            assert "secret" not in caught.value.message
+
+
+async def test_a_closed_sink_is_away() -> None:
+    with pytest.raises(SinkAway):
+        await InfluxSink(InfluxSettings(url="http://127.0.0.1:1")).write(rows(1))
+
+
+async def test_one_bad_line_stands_alone_whatever_the_words(fake: FakeInflux) -> None:
+    """A server that stores nothing of a bad request, as a proxy in front of it may do."""
+    stored: set[str] = set()
+
+    def answer(request: Request) -> Reply:
+        if any(" value=123.0 " in line for line in request.lines):
+            return Reply(400, b'{"code":"invalid","message":"I do not like this"}')
+        stored.update(request.lines)
+        return Reply()
+
+    fake.answer = answer
+    async with sink_of(fake) as sink:
+        written = await sink.write(rows(1000))
+    assert written.stored == 999 and [(row.value, why) for row, why in written.refused] == [(123.0, "refused")]
+    assert len(stored) == 999 and len(fake.writes) < 25
+
+
+async def test_every_line_refused_for_something_unknown_costs_no_sample(fake: FakeInflux) -> None:
+    error = await refused_with(fake, Reply(400, b'{"code":"invalid","message":"organization has no plan"}'))
+    assert "organization has no plan" in error.message
+
+
+async def test_a_type_conflict_of_2x_is_a_matter_of_lines(fake: FakeInflux) -> None:
+    text = b'{"code":"unprocessable entity","message":"partial write: field type conflict: input field dropped=3"}'
+    fake.answer = lambda request: Reply(422, text)
+    async with sink_of(fake) as sink:
+        written = await sink.write(rows(3))
+    assert [why for _, why in written.refused] == ["type_conflict"] * 3
+    assert len(fake.writes) == 1  # the server said that it dropped them all
+
+
+async def test_a_line_too_large_for_the_server_is_put_aside(fake: FakeInflux) -> None:
+    fake.answer = lambda request: Reply(413 if any(" value=1.0 " in line for line in request.lines) else 204)
+    async with sink_of(fake) as sink:
+        written = await sink.write(rows(8))
+    assert (written.stored, [(row.value, why) for row, why in written.refused]) == (7, [(1.0, "too_large")])
+
+
+async def test_a_server_that_leaves_during_the_split_is_away(fake: FakeInflux) -> None:
+    fake.answer = lambda request: Reply(400 if len(request.lines) > 2 else 503, b'{"error":"unable to parse"}')
+    async with sink_of(fake) as sink:
+        with pytest.raises(SinkAway):
+            await sink.write(rows(8))
+
+
+async def test_whoever_may_only_write_can_write(fake: FakeInflux) -> None:
+    fake.to_questions = lambda request: Reply(403, b'{"error":"not authorized to read"}')
+    async with sink_of(fake) as sink:
+        assert (await sink.write(rows(1))).stored == 1
+        # Whether there is a mark to take away is not known, so the quality is always said.
+        assert ",quality=0i " in fake.writes[0].lines[0]
+        with pytest.raises(SinkAway):
+            await sink.latest([A])
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"results": 5}', b'{"results":[{"series":[{"values":1}]}]}'])
+async def test_an_answer_that_is_none(fake: FakeInflux, body: bytes) -> None:
+    fake.to_questions = lambda request: Reply(200, body)
+    async with sink_of(fake) as sink:
+        with pytest.raises(SinkAway):
+            await sink.latest([A])
+
+
+async def test_a_limit_of_the_server_is_the_askers_matter(fake: FakeInflux) -> None:
+    fake.to_questions = lambda request: Reply(
+        200, b'{"results":[{"error":"max-select-buckets limit exceeded: (9/2)"}]}'
+    )
+    async with sink_of(fake) as sink:
+        with pytest.raises(Invalid):
+            await sink.buckets([A], 0, T0, 1000, ["mean"], 10)
+
+
+async def test_an_error_in_the_middle_of_an_answer_is_not_an_end(fake: FakeInflux) -> None:
+    body = b'{"results":[{"series":[{"name":"telemetry","columns":[],"values":[]}],"partial":true}]}\n'
+    fake.to_questions = lambda request: Reply(200, body + b'{"error":"shard unavailable"}\n')
+    async with sink_of(fake) as sink:
+        with pytest.raises(SinkAway) as caught:
+            await sink.read([A], 0, T0, 10)
+    assert "shard unavailable" in caught.value.message
+
+
+def test_retry_after_in_all_its_forms() -> None:
+    assert retry_after({"retry-after": "3"}) == 3.0
+    assert retry_after({"retry-after": "99999999"}) == 3600.0
+    assert retry_after({"retry-after": "-4"}) == 0.0
+    assert retry_after({}) is None and retry_after({"retry-after": "soon"}) is None
+    assert retry_after({"retry-after": "nan"}) is None
+    until = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
+    assert until is not None and 50 < until <= 60

@@ -1,0 +1,215 @@
+"""Questions to a real InfluxDB beyond the contract: many, large, hostile; what several sinks on one database see."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2 as httpx
+import pytest
+
+from tests import servers
+from tradewind.errors import Invalid
+from tradewind.history import influx, influx_query, influx_read
+from tradewind.history.influx import InfluxSink
+from tradewind.history.influx_http import CHUNK_ROWS
+from tradewind.history.influx_keep import _duration_ms
+from tradewind.history.sample import MAX_TS_MS, Row
+from tradewind.settings import InfluxSettings
+
+A, B, MODEL = "comsrv:1001:m:10001", "comsrv:1001:s:7", "modsrv:power_calc:measurement:total_power"
+T0, HOUR, DAY = 1_790_035_200_000, 3_600_000, 86_400_000
+HOSTILE = [
+    "comsrv:1001:m:1' OR 'a'='a",
+    'comsrv:1001:m:1"; DROP DATABASE "x',
+    "comsrv:1001:m:1/ OR /",
+    "comsrv:.*:m:.*",
+    "modsrv:a|b:measurement:c",
+    "modsrv:a:measurement:x; DELETE FROM telemetry",
+    "modsrv:a':measurement:b\n",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[servers.Server]:
+    with servers.influx_server() as server:
+        yield server
+
+
+@pytest.fixture
+def settings(server: servers.Server) -> InfluxSettings:
+    return InfluxSettings(url=server.url, database=f"t{secrets.token_hex(5)}")
+
+
+@pytest.fixture
+async def sink(settings: InfluxSettings) -> AsyncIterator[InfluxSink]:
+    async with InfluxSink(settings) as sink:
+        yield sink
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_nothing_hostile_reaches_the_server(sink: InfluxSink, text: str) -> None:
+    await sink.write([Row(A, T0, 1.0, 0)])
+    assert influx_query.choices([text]) == []
+    assert await sink.read([text], 0, T0 + DAY, 10) == {text: []}
+    assert await sink.buckets([text], 0, T0 + DAY, DAY, ["mean", "integral"], 10) == {text: []}
+    assert await sink.latest([text, A]) == {text: None, A: (T0, 1.0, 0)}
+    assert await sink.series(text.removesuffix("*"), 10, "") == []
+    assert await sink.forget([text]) == 0
+    assert (await sink.stats()).rows == 1
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "comsrv:*", "modsrv:*", "*", "comsrv:1001:*", "comsrv:1' OR 1:*", "x:*"])
+def test_a_pattern_adds_nothing_to_a_question_but_an_id(text: str) -> None:
+    for choice in influx_query.of_pattern(text):
+        assert choice.where in ("", "\"channel_id\" = '1001'", "\"model\" = 'a'")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*", {A, B, MODEL}),
+        ("comsrv:*", {A, B}),
+        ("comsrv:1001:*", {A, B}),
+        ("comsrv:1001:m:*", {A}),
+        ("comsrv:10*", {A, B}),
+        ("*:7", {B}),
+        ("modsrv:power_calc:*", {MODEL}),
+        ("modsrv:*:total_power", {MODEL}),
+        ("com*", {A, B}),
+        (B, {B}),
+        ("comsrv:2:*", set()),
+        ("comsrv:100?:*", set()),
+        ("", set()),
+    ],
+)
+async def test_patterns(sink: InfluxSink, pattern: str, names: set[str]) -> None:
+    await sink.write([Row(name, T0, 1.0, 0) for name in (A, B, MODEL)])
+    assert {info.address for info in await sink.series(pattern, 10, "")} == names
+
+
+async def test_every_question_is_bound_in_time(sink: InfluxSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GROUP BY time without bounds made one small series an answer of 49 MB."""
+    asked: list[str] = []
+    ask = sink._http.ask
+
+    async def noted(text: str, each: object, **more: object) -> None:
+        asked.extend(text.split(";"))
+        await ask(text, each, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sink._http, "ask", noted)
+    await sink.write([Row(A, T0, 1.0, 0)])
+    await sink.read([A], -5, MAX_TS_MS * 2, 10)
+    await sink.buckets([A], -(2**70), 2**70, 1000, ["mean", "good"], 10)
+    await sink.buckets([A], 0, MAX_TS_MS * 2, HOUR, ["integral"], 10)
+    await sink.latest([A])
+    await sink.series("*", 10, "")
+    await sink.stats()
+    selects = [text for text in asked if text.startswith("SELECT")]
+    assert len(selects) > 15
+    assert all(" time >= " in text and " time <= " in text for text in selects)
+    assert all("fill(none)" in text for text in selects if "GROUP BY time" in text)
+
+
+async def test_a_large_answer_comes_in_pieces_and_whole(sink: InfluxSink) -> None:
+    count = 2 * CHUNK_ROWS + 7
+    await sink.write([Row(name, T0 + n * 10, float(n), n % 2) for name in (A, B) for n in range(count)])
+    got = await sink.read([B, A], T0, T0 + DAY, 10**6)
+    for name in (A, B):
+        assert got[name] == [(T0 + n * 10, float(n), n % 2) for n in range(count)]
+    assert len((await sink.read([A], T0, T0 + DAY, CHUNK_ROWS + 1))[A]) == CHUNK_ROWS + 1
+    # The integral is computed piece by piece; what holds over the border of two pieces counts.
+    [(_, total, n)] = (await sink.buckets([A], T0, T0 + count * 10, DAY, ["integral", "count"], 9))[A]
+    assert n == count and total == pytest.approx(sum(range(count)) / 100)
+
+
+async def test_thousands_of_series_at_once(sink: InfluxSink) -> None:
+    names = [f"comsrv:{n % 7}:{'ms'[n % 2]}:{n}" for n in range(2500)]
+    names += [f"modsrv:m{n % 3}:measurement:f-{n}" for n in range(50)]
+    await sink.write([Row(name, T0 + n, n / 2, 0) for n, name in enumerate(names)])
+    assert len(influx_query.choices(names)) == 4
+    assert await sink.latest(names) == {name: (T0 + n, n / 2, 0) for n, name in enumerate(names)}
+    got = await sink.buckets(names, 0, T0 + DAY, DAY, ["max", "good"], 9)
+    assert [got[name] for name in names] == [[(T0, n / 2, 1)] for n in range(len(names))]
+    assert [info.address for info in await sink.series("*", 10_000, "")] == sorted(names)
+
+
+async def test_an_integral_that_needs_too_much_is_refused(sink: InfluxSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(influx_read, "MAX_SCAN", 100)
+    await sink.write([Row(A, T0 + n, 1.0, 0) for n in range(101)])
+    assert (await sink.buckets([A], T0, T0 + 100, DAY, ["integral"], 9))[A]
+    with pytest.raises(Invalid) as caught:
+        await sink.buckets([A], T0, T0 + 101, DAY, ["integral"], 9)
+    assert "shorter" in caught.value.hint
+
+
+async def test_numbers_that_are_not_finite_do_not_cost_the_others(sink: InfluxSink) -> None:
+    await sink.write([Row(A, T0 + n, 1.7e308, n % 2) for n in range(4)] + [Row(B, T0 + n, 1.0, 0) for n in range(4)])
+    got = await sink.buckets([A, B], T0, T0 + DAY, DAY, ["mean", "sum", "stddev", "good", "last"], 9)
+    [(_, mean, total, _, good, last)] = got[A]
+    assert (mean, total, good, last) == (None, None, 2, 1.7e308)
+    assert got[B] == [(T0, 1.0, 4.0, 0.0, 4, 1.0)]
+
+
+async def test_control_and_measurement_of_one_model_are_two_series(sink: InfluxSink) -> None:
+    control = MODEL.replace("measurement", "control")
+    await sink.write([Row(MODEL, T0, 1.0, 0), Row(control, T0, 2.0, 0)])
+    assert await sink.latest([MODEL, control]) == {MODEL: (T0, 1.0, 0), control: (T0, 2.0, 0)}
+    assert await sink.forget([MODEL]) == 1
+    assert await sink.latest([MODEL, control]) == {MODEL: None, control: (T0, 2.0, 0)}
+
+
+async def test_a_second_writer_takes_away_the_mark_that_the_first_one_made(
+    settings: InfluxSettings, sink: InfluxSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with InfluxSink(settings) as second:
+        await second.write([Row(B, T0, 0.0, 0)])
+        await sink.write([Row(A, T0, 1.0, 2)])
+        monkeypatch.setattr(influx, "IDLE_S", 0.0)  # as if the lead had passed on
+        await second.write([Row(A, T0, 2.0, 0)])
+        assert (await second.latest([A]))[A] == (T0, 2.0, 0)
+
+
+async def test_what_others_keep_in_the_database_is_left_alone(settings: InfluxSettings, sink: InfluxSink) -> None:
+    await sink.write([Row(A, T0, 1.0, 0)])
+    async with httpx.AsyncClient(base_url=settings.url, params={"db": settings.database}) as client:
+        lines = f"cpu,host=a load=1 {T0}\ntelemetry,host=a\\ b value=5 {T0 - DAY}\ntelemetry value=6 {T0 + DAY}"
+        assert (await client.post("/write", params={"precision": "ms"}, content=lines.encode())).status_code == 204
+        assert [info.address for info in await sink.series("*", 10, "")] == [A]
+        assert (await sink.stats()).series == 1
+        async with InfluxSink(settings, raw_days=1) as keeper:
+            assert (await keeper.retain(T0 + 100 * DAY)).rows == 3
+            assert (await keeper.retain(T0 + 100 * DAY)).rows == 0
+        left = (await client.post("/query", data={"q": "SELECT count(load) FROM cpu"})).json()
+    assert left["results"][0]["series"][0]["values"][0][1] == 1
+
+
+async def test_retention_is_seen_by_every_process_and_goes_in_bounded_steps(
+    settings: InfluxSettings, sink: InfluxSink
+) -> None:
+    await sink.write([Row(A, T0 + n * DAY, 1.0, 0) for n in range(100)])
+    assert (await sink.stats()).raw_from_ms is None
+    assert (await sink.retain(T0 + 1000 * DAY)).rows == 0  # no days given: for ever
+    async with InfluxSink(settings, raw_days=10) as keeper:
+        removed = [(await keeper.retain(T0 + 100 * DAY)).rows for _ in range(5)]
+    assert removed == [30, 30, 30, 0, 0]
+    stats = await sink.stats()
+    assert stats.raw_from_ms == stats.minute_from_ms == stats.hour_from_ms == T0 + 90 * DAY == stats.oldest_ms
+    assert stats.rows == 10 and stats.bytes > 0
+
+
+async def test_the_way_of_2x_to_list_series_gives_the_same(settings: InfluxSettings, sink: InfluxSink) -> None:
+    """1.6 serves InfluxQL at the same place; only writing differs."""
+    await sink.write([Row(name, T0 + n, 1.0, 0) for n in range(3) for name in (A, B, MODEL)])
+    async with InfluxSink(settings.model_copy(update={"bucket": settings.database})) as second:
+        for pattern in ("*", "comsrv:1001:m:*", "modsrv:*"):
+            assert await second.series(pattern, 10, "") == await sink.series(pattern, 10, "")
+        stats = await second.stats()
+        assert (stats.rows, stats.series) == (9, 3)
+
+
+def test_durations_of_policies() -> None:
+    assert _duration_ms("168h0m0s") == 7 * DAY
+    assert _duration_ms("1h30m0s") == HOUR * 3 // 2
+    assert _duration_ms("0s") == _duration_ms("") == _duration_ms("INF") == 0
