@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 import tradewind
 from tradewind import clock
 from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
+from tradewind.flows.alarm_watch import AlarmWatch
 from tradewind.flows.broker import BrokerKeeper
 from tradewind.flows.control import FlowControl
 from tradewind.flows.courier import BrokerCourier, ObserverCourier
@@ -102,8 +103,8 @@ class Station:
         self.listing = TaskListing(self.tasks)
         self.schedules = ScheduleStore(self.plane)
         self.points = PointRoom(link, settings)
-        self.rules = RuleRoom(self.points, sql)
         self.history = HistoryRoom(self.points)
+        self.rules = RuleRoom(self.points, sql, self.history.sink if settings.history.enabled else None)
         self.flow_store = FlowStore(FlowPlane(self.plane))
         self.flow_types = KnownTypes(self.flow_store.plane, node_types)
         self.flows = FlowControl(self.flow_store, self.flow_types, _records(record) if record is not None else None)
@@ -171,7 +172,7 @@ class Station:
             workers = await self.control.workers()
             active = [w for w in workers if w.status == "active"]
             parts["worker"] = _part(bool(active), f"{len(active)} active of {len(workers)}")
-            for role, (is_ok, detail) in (await self.rules.look()).items():
+            for role, (is_ok, detail) in (await self.rules.look() | await self.history.look()).items():
                 parts[role] = {"status": "off", "detail": detail} if is_ok is None else _part(is_ok, detail)
         else:
             parts["scheduler"] = parts["worker"] = {"status": "unknown", "detail": "Redis is away"}
@@ -263,6 +264,7 @@ class Station:
         if keeper is not None:
             jobs["broker"] = keeper.run
         jobs["flow triggers"] = TriggerWatch(self.flows, self.points.plane).run
+        jobs["alarm triggers"] = AlarmWatch(self.flows, self.points.plane).run
         jobs["points"] = self.points.look_after
         if self._record is not None:
             from tradewind.flows.recorder import FlowRecorder
@@ -323,7 +325,9 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         exchange = await _open_exchange(settings) if roles & {"scheduler", "worker"} else None
         if exchange is not None:
             stack.push_async_callback(exchange.close)
-        yield Station(settings, roles, link, facts, sql, exchange)
+        station = Station(settings, roles, link, facts, sql, exchange)
+        stack.push_async_callback(station.history.close)
+        yield station
 
 
 async def _open_exchange(settings: Settings) -> Exchange:

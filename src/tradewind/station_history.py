@@ -25,6 +25,12 @@ class HistoryRoom:
         self.points = points
         self.plane = plane
         self.store = HistoryStore(plane.link, plane.keys)
+        self._asked: HistoryQuery | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def settings(self) -> Settings:
+        return self.plane.all_settings
 
     def sink(self) -> Sink:
         """One of its own for each that asks, to be opened and closed by it: the recorder writes, others read."""
@@ -38,6 +44,21 @@ class HistoryRoom:
         """Questions to a sink that is open."""
         history = self.plane.all_settings.history
         return HistoryQuery(sink, self._units, Limits(history.max_points, history.max_series))
+
+    async def questions(self) -> HistoryQuery:
+        """What answers in this process, on a sink that the first question opens; `close` closes it."""
+        async with self._opening:
+            if self._asked is None:
+                sink = self.sink()
+                await sink.open()
+                self._asked = self.query(sink)
+            return self._asked
+
+    async def close(self) -> None:
+        async with self._opening:
+            asked, self._asked = self._asked, None
+            if asked is not None:
+                await asked.sink.close()
 
     async def record(self, stop: asyncio.Event) -> None:
         """Record until `stop` is set: the role hissrv; nothing when history is off. Raises Unavailable."""

@@ -33,7 +33,7 @@ class PointRoom:
     def __init__(self, link: Link, settings: Settings) -> None:
         self.plane = PointPlane(link, settings)
         keys = self.plane.keys
-        self.board = Board(self.plane, self._describe)
+        self.board = Board(self.plane, self.describe)
         self.channels = ChannelStore(link, keys)
         self.models = ModelStore(link, keys)
         self.commands = Commands(self.plane, self.board, self.channels, self.models.find_control)
@@ -64,7 +64,8 @@ class PointRoom:
             self._models_version = definitions.version
         self._looked = time.monotonic()
 
-    def _describe(self, address: Address) -> PointSpec | None:
+    def describe(self, address: Address) -> PointSpec | None:
+        """What is said of a point or a field, as it was at the last `look`."""
         known = self._known if address.is_point else self._fields
         return known.get((address.entity, str(address.kind), address.field))
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 from tradewind.alarms.journal import AlarmJournal
 from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.statistics import AlarmStatistics, read_statistics
 from tradewind.alarms.store import AlarmStore
-from tradewind.errors import Conflict
+from tradewind.errors import Conflict, Invalid
+from tradewind.history.sink import Sink
 from tradewind.ids import short_random
 from tradewind.notify.keeper import NotifyKeeper
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
 from tradewind.rules.actions import ActionRunner
 from tradewind.rules.ages import point_ages
+from tradewind.rules.backtest_series import Series
 from tradewind.rules.dry_run import DryRun, dry_run
 from tradewind.rules.engine import RuleEngine
 from tradewind.rules.spec import Rule
@@ -24,11 +27,15 @@ from tradewind.station_points import PointRoom
 from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.plane import Plane
 
+#: Samples of a source that a back-test takes, and that are read at once.
+MAX_SAMPLES, PIECE = 5_000_000, 100_000
+
 
 class RuleRoom:
-    """`sql`: for the journal of alarms; without it only what is on its way there can be read, and no keeper made."""
+    """`sql`: for the journal of alarms; without it only what is on its way there can be read, and no keeper made.
+    `sink`: makes a reader of the history, for back-tests; None when there is no history."""
 
-    def __init__(self, points: PointRoom, sql: Sql | None = None) -> None:
+    def __init__(self, points: PointRoom, sql: Sql | None = None, sink: Callable[[], Sink] | None = None) -> None:
         plane = points.plane
         self.points = points
         self.plane = plane
@@ -36,6 +43,7 @@ class RuleRoom:
         self.alarms = AlarmStore(plane, AlarmJournal(sql) if sql is not None else None)
         self.notify = NotifyStore(NotifyPlane(plane.link, plane.all_settings))
         self._sql = sql
+        self._sink = sink
 
     async def judge(self, stop: asyncio.Event) -> None:
         """Judge the rules and carry out their actions until `stop` is set: the role rulesrv. Raises Unavailable."""
@@ -69,6 +77,20 @@ class RuleRoom:
         """What the rule says of the plant now; nothing is done. Raises Unavailable."""
         return await dry_run(self.plane, rule, self._ages)
 
+    async def recorded(self, addresses: Sequence[str], from_ms: int, to_ms: int) -> dict[str, Series]:
+        """What the history has of these sources, both times included. Raises Conflict when there is no history,
+        Invalid when it is too much, Unavailable."""
+        if self._sink is None:
+            raise Conflict(
+                "this station has no history", code="no_history", hint="set history.enabled, or send samples"
+            )
+        sink = self._sink()
+        await sink.open()
+        try:
+            return {address: await _read(sink, address, from_ms, to_ms) for address in addresses if _is_kept(address)}
+        finally:
+            await sink.close()
+
     async def statistics(self, talkers: int = 10) -> AlarmStatistics:
         """Raises Unavailable."""
         return await read_statistics(self.plane, talkers)
@@ -93,6 +115,29 @@ class RuleRoom:
 
     async def _ages(self) -> dict[str, int]:
         return dict(await point_ages(self.points.channels))
+
+
+def _is_kept(address: str) -> bool:
+    """Whether anybody may have recorded it: alarms are read by rules, too, and have no samples."""
+    return address.startswith(("comsrv:", "modsrv:"))
+
+
+async def _read(sink: Sink, address: str, from_ms: int, to_ms: int) -> Series:
+    times: list[int] = []
+    values: list[float] = []
+    words: list[int] = []
+    while True:
+        rows = (await sink.read([address], from_ms, to_ms + 1, PIECE))[address]
+        for ts_ms, value, quality in rows:
+            times.append(ts_ms)
+            values.append(value)
+            words.append(quality)
+        if len(rows) < PIECE:
+            return Series.of(times, values, words)
+        if len(times) >= MAX_SAMPLES:
+            message = f"{address} has more than {MAX_SAMPLES} samples in that time"
+            raise Invalid(message, code="too_many_samples", hint="give a shorter time")
+        from_ms = times[-1] + 1
 
 
 def _state(leader: bytes | None, is_needed: bool, what: str) -> tuple[bool | None, str]:

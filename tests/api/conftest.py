@@ -23,9 +23,18 @@ from tradewind.flows.node_registry import node_types
 from tradewind.flows.plane import FlowPlane
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import open_link, translated
-from tradewind.settings import ApiSettings, NotifySettings, PointSettings, RedisSettings, Settings
+from tradewind.settings import (
+    ApiSettings,
+    HistorySettings,
+    InfluxSettings,
+    NotifySettings,
+    PointSettings,
+    RedisSettings,
+    Settings,
+)
 from tradewind.sql import Sql, open_sql
 from tradewind.station import Station
+from tradewind.station_history import HistoryRoom
 from tradewind.station_points import PointRoom
 from tradewind.station_rules import RuleRoom
 from tradewind.tasks.archive_table import TaskArchive
@@ -63,7 +72,8 @@ class SmallStation:
         flows = FlowStore(FlowPlane(plane))
         self.flows = FlowControl(flows, KnownTypes(flows.plane, node_types), None)
         self.points = PointRoom(plane.link, plane.all_settings)
-        self.rules = RuleRoom(self.points, sql)
+        self.history = HistoryRoom(self.points)
+        self.rules = RuleRoom(self.points, sql, self.history.sink)
         self.reported = ""
         self.health_calls = 0
 
@@ -109,6 +119,8 @@ async def small_station(
     folder: Path,
     points: PointSettings | None = None,
     notify: NotifySettings | None = None,
+    influx: InfluxSettings | None = None,
+    history: HistorySettings | None = None,
     **api: Any,
 ) -> AsyncIterator[SmallStation]:
     settings = Settings(
@@ -118,11 +130,17 @@ async def small_station(
         api=ApiSettings(**api),
         points=points or PointSettings(),
         notify=notify or NotifySettings(),
+        influx=influx or InfluxSettings(),
+        history=history or HistorySettings(),
     )
     link = await open_link(settings.redis)
     sql = await open_sql("", folder)
     try:
-        yield SmallStation(Plane(link, settings), sql)
+        station = SmallStation(Plane(link, settings), sql)
+        try:
+            yield station
+        finally:
+            await station.history.close()
     finally:
         await sql.close()
         await link.close()

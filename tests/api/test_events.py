@@ -85,7 +85,7 @@ async def test_a_snapshot_tells_of_the_whole_station(live: Live, station: SmallS
     await leave(writer)
     assert found.keys() == {
         "at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "flow_total", "channels",
-        "channel_total", "models", "model_total", "commands",
+        "channel_total", "models", "model_total", "commands", "alarms", "alarm_total",
     }  # fmt: skip
     assert found["station"] == {"name": "small", "version": "1.2.3"}
     assert found["health"]["status"] == "ok"

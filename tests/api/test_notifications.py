@@ -18,7 +18,7 @@ from tests.api.flow_station import Flows
 from tradewind.api import create_app
 from tradewind.settings import NotifySettings
 
-POLICY = {
+POLICY: dict[str, Any] = {
     "targets": {"office": {"url": "https://hooks.example.com/in/secret-word", "headers": {"X-Key": "hidden"}}},
     "routes": [{"min_level": "High", "targets": ["office"]}],
     "quiet_hours": {"from": "22:00", "to": "06:00", "timezone": "Europe/Berlin"},
@@ -33,6 +33,10 @@ async def test_the_policy_is_kept_without_showing_its_secrets(api: Flows) -> Non
     assert "secret-word" not in text and "hidden" not in text
     again = await api.ask("PUT", "/notifications/policy", json=stored)  # what was read can be sent back
     assert again == stored
+    url = "https://hooks.example.com/in/other-word"
+    other = {**POLICY, "targets": {"office": {**POLICY["targets"]["office"], "url": url}}}
+    for document, is_new in ((POLICY, False), (stored, False), (other, True)):
+        assert (await api.post("/notifications/policy/validate", document))["changed"] is is_new
     assert await api.error("PUT", "/notifications/policy", 409, json={**POLICY, "version": 7}) == "version_conflict"
 
 
@@ -40,8 +44,11 @@ async def test_a_bad_policy_is_422_with_every_problem(api: Flows) -> None:
     bad = {"targets": {"a": {"url": "nonsense"}}, "routes": [{"targets": ["b"], "min_level": "Loud"}]}
     error = (await api.ask("PUT", "/notifications/policy", 422, json=bad))["error"]
     assert error["code"] == "bad_policy" and len(error["problems"]) >= 2
-    assert (await api.post("/notifications/policy/validate", bad)) == {"valid": False, "problems": error["problems"]}
-    assert (await api.post("/notifications/policy/validate", POLICY)) == {"valid": True, "problems": []}
+    told = await api.post("/notifications/policy/validate", bad)
+    assert (told["valid"], told["problems"], told["policy"]) == (False, error["problems"], None)
+    told = await api.post("/notifications/policy/validate", POLICY)
+    assert (told["valid"], told["problems"], told["changed"]) == (True, [], True)
+    assert "secret-word" not in str(told)
     assert (await api.get("/notifications/policy"))["targets"] == {}
 
 

@@ -185,6 +185,12 @@ def test_a_kind_without_files_is_not_pruned(cli: Cli, folder: Folder) -> None:
     assert f"{folder.name}_a" in planned["changes"]["models"]["kept"]
 
 
+def no_rules(canned: Canned) -> None:
+    canned.answer("GET /api/v1/rules", 200, {"items": [], "next_cursor": None})
+    canned.answer("GET /api/v1/rule-groups", 200, {"items": []})
+    canned.answer("GET /api/v1/notifications/policy", 200, {"version": 0, "targets": {}})
+
+
 def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: Canned, tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.write("channels.yaml", "channels: []\n")
@@ -192,6 +198,7 @@ def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: C
         (tmp_path / name).unlink()
     (tmp_path / folder.number).rmdir()
     folder.write("models.yaml", "models: []\n")
+    no_rules(canned)
     canned.answer("GET /api/v1/channels", 200, {"items": [{"id": "1", "version": "v"}], "next_cursor": None})
     canned.answer("GET /api/v1/model-templates", 200, {"items": [{"name": "t"}]})
     canned.answer("GET /api/v1/models", 200, {"items": [{"name": "m", "config": {}}], "next_cursor": None})
@@ -213,6 +220,7 @@ def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: C
 
 def test_an_error_on_the_way_says_how_far_it_came(cli: Cli, canned: Canned, tmp_path: Path) -> None:
     folder = Folder(tmp_path)
+    no_rules(canned)
     for path in ("channels", "models", "flows"):
         canned.answer(f"GET /api/v1/{path}", 200, {"items": [], "next_cursor": None})
         canned.answer(f"POST /api/v1/{path}/validate", 200, {"valid": True, "problems": []})
@@ -379,3 +387,91 @@ def test_the_micro_grid_runs_and_its_dispatch_moves_the_battery(cli: Cli, statio
     assert cli("flow", "delete", "dispatch", "--yes").code == 0
     assert cli("model", "remove", "power_balance", "--yes").code == 0
     assert cli("channel", "remove", "1001", "1002", "1003", "1004", "--yes").code == 0
+
+
+RULES = """\
+groups:
+  - {id: NAME_g, name: Power}
+rules:
+  - id: NAME_high
+    group_id: NAME_g
+    conditions: [{field: p, operator: ">", value: 5, source: "comsrv:NUMBER:m:1"}]
+    actions: [{type: create_alarm, parameters: {level: High, title: much}}]
+"""
+SINGLE = """\
+id: NAME_low
+conditions: [{field: p, operator: "<", value: 0, source: "comsrv:NUMBER:m:1"}]
+"""
+NOTIFY = """\
+targets:
+  office: {url: "https://hooks.example.com/first-word"}
+routes:
+  - {targets: [office], min_level: Critical}
+"""
+
+
+@pytest.fixture
+def with_rules(folder: Folder) -> Folder:
+    for name, text in (("rules.yaml", RULES), ("rules/low.yaml", SINGLE)):
+        folder.write(name, text.replace("NAME", folder.name).replace("NUMBER", folder.number))
+    return folder
+
+
+def test_rules_and_their_groups_are_applied_changed_and_pruned(cli: Cli, with_rules: Folder) -> None:
+    folder, name = with_rules, with_rules.name
+    first = apply(cli, folder)
+    assert first["changes"]["groups"]["added"] == [f"{name}_g"]
+    assert first["changes"]["rules"]["added"] == [f"{name}_high", f"{name}_low"]
+    assert apply(cli, folder)["changed"] is False
+    assert cli("rule", "show", f"{name}_high", "--json").json["version"] == 1
+    folder.change("rules.yaml", "value: 5", "value: 6")
+    shown = cli("apply", "-f", str(folder.path), "--dry-run")
+    assert f"~ rule {name}_high" in shown.out and "5 → 6" in shown.out
+    assert list(apply(cli, folder)["changes"]["rules"]["changed"]) == [f"{name}_high"]
+    folder.write("rules.yaml", "rules: []\n")
+    assert f"{name}_high" in apply(cli, folder)["changes"]["rules"]["kept"]
+
+
+def test_what_is_wrong_with_rules_is_told_with_file_and_line(cli: Cli, with_rules: Folder) -> None:
+    folder = with_rules
+    folder.change("rules.yaml", 'operator: ">"', 'operator: "above"')
+    folder.change("rules/low.yaml", "conditions:", "condition:")
+    ran = cli("apply", "-f", str(folder.path))
+    assert ran.code == 2
+    assert "rules.yaml:6:conditions[0].operator: " in ran.err
+    assert "rules/low.yaml:" in ran.err
+    folder.change("rules.yaml", 'operator: "above"', 'operator: ">"')
+    folder.change("rules.yaml", f"group_id: {folder.name}_g", "group_id: nowhere")  # only the station knows its groups
+    folder.change("rules/low.yaml", "condition:", "conditions:")
+    ran = cli("apply", "-f", str(folder.path))
+    assert ran.code == 2 and "rules.yaml:5:group_id: there is no group 'nowhere'" in ran.err
+    assert cli("channel", "show", folder.number).code == 4  # nothing was applied
+    folder.change("rules.yaml", "group_id: nowhere", f"group_id: {folder.name}_g")
+    folder.change("rules.yaml", f"{folder.number}:m:1", f"{folder.number}:m:9")
+    assert f"which channel {folder.number} lacks" in " ".join(apply(cli, folder, "--dry-run")["warnings"])
+
+
+def test_a_station_of_its_own_loses_rules_that_the_folder_lacks_and_takes_a_policy(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with station_process(tmp_path) as station:
+        monkeypatch.setenv("TRADEWIND_URL", station.url)
+        folder = Folder(tmp_path / "plant")
+        for name, text in (("rules.yaml", RULES), ("rules/low.yaml", SINGLE), ("notify.yaml", NOTIFY)):
+            folder.write(name, text.replace("NAME", folder.name).replace("NUMBER", folder.number))
+        first = apply(cli, folder)
+        assert first["changes"]["notifications"]["added"] == ["policy"]
+        assert apply(cli, folder)["changed"] is False
+        folder.change("notify.yaml", "first-word", "other-word")
+        ran = cli("apply", "-f", str(folder.path), "--dry-run")
+        assert "*** (changed)" in ran.out and "word" not in ran.out
+        assert apply(cli, folder)["changed"] is True and apply(cli, folder)["changed"] is False
+        folder.change("notify.yaml", "targets: [office]", "targets: [nobody]")
+        refused = cli("apply", "-f", str(folder.path))
+        assert refused.code == 2 and "notify.yaml:4:routes[0].targets" in refused.err
+        folder.write("notify.yaml", NOTIFY.replace("first-word", "***"))  # as it is shown: what is stored stays
+        folder.write("rules.yaml", "rules: []\n")
+        pruned = apply(cli, folder, "--prune")
+        assert pruned["changes"]["rules"]["removed"] == [f"{folder.name}_high"]
+        assert pruned["changes"]["groups"]["removed"] == [f"{folder.name}_g"]
+        assert [rule["id"] for rule in cli("rule", "list", "--json").json["items"]] == [f"{folder.name}_low"]

@@ -20,6 +20,9 @@ def test_the_starter_is_a_valid_station(cli: Cli, tmp_path: Path) -> None:
         "channels": ["1001"],
         "templates": [],
         "models": ["room"],
+        "groups": [],
+        "rules": ["too_cold"],
+        "notifications": [],
         "flows": ["thermostat"],
     }
     assert {point["kind"] for point in wanted.documents["channels"]["1001"]["points"]} == {"m", "s", "c", "a"}
@@ -33,8 +36,17 @@ def test_its_settings_can_be_loaded(cli: Cli, tmp_path: Path) -> None:
 
 def test_every_file_says_what_it_is_for(cli: Cli, tmp_path: Path) -> None:
     written = cli("init", str(tmp_path), "--json").json["written"]
-    assert {"tradewind.toml", "channels.yaml", "models.yaml", "README.md", "1001/telemetry.csv"} <= set(written)
-    for name in ("tradewind.toml", "channels.yaml", "models.yaml", "flows/thermostat.yaml", "1001/telemetry.csv"):
+    assert {"tradewind.toml", "channels.yaml", "models.yaml", "rules.yaml", "README.md", "1001/telemetry.csv"} <= set(
+        written
+    )
+    for name in (
+        "tradewind.toml",
+        "channels.yaml",
+        "models.yaml",
+        "rules.yaml",
+        "flows/thermostat.yaml",
+        "1001/telemetry.csv",
+    ):
         assert (tmp_path / name).read_text().startswith("# "), name
 
 

@@ -255,3 +255,19 @@ def test_retry_after_in_all_its_forms() -> None:
     assert retry_after({"retry-after": "nan"}) is None
     until = retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)})
     assert until is not None and 50 < until <= 60
+
+
+@pytest.mark.parametrize(("status", "hint"), [(503, "log"), (429, "log"), (401, "influx.token"), (404, "DBRP")])
+async def test_a_question_that_is_not_answered(fake: FakeInflux, status: int, hint: str) -> None:
+    fake.to_questions = lambda request: Reply(status, b"{}", {"Retry-After": "5"})
+    async with sink_of(fake) as sink:
+        for call in (
+            sink.latest([A]),
+            sink.read([A], 0, T0, 9),
+            sink.buckets([A], 0, T0, T0, ["max"], 9),
+            sink.stats(),
+        ):
+            with pytest.raises(SinkAway) as caught:
+                await call
+            assert hint in caught.value.hint
+            assert caught.value.retry_after_s == (5.0 if status in (429, 503) else None)

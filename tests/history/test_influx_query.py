@@ -10,7 +10,7 @@ import pytest
 
 from tests import servers
 from tradewind.errors import Invalid
-from tradewind.history import influx, influx_query, influx_read
+from tradewind.history import influx, influx_keep, influx_query, influx_read
 from tradewind.history.influx import InfluxSink
 from tradewind.history.influx_http import CHUNK_ROWS
 from tradewind.history.influx_keep import _duration_ms
@@ -213,3 +213,13 @@ def test_durations_of_policies() -> None:
     assert _duration_ms("168h0m0s") == 7 * DAY
     assert _duration_ms("1h30m0s") == HOUR * 3 // 2
     assert _duration_ms("0s") == _duration_ms("") == _duration_ms("INF") == 0
+
+
+async def test_figures_that_are_dear_are_not_asked_for_again_at_once(
+    sink: InfluxSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await sink.stats()
+    assert await sink.stats() is not first
+    monkeypatch.setattr(influx_keep, "DEAR_S", 0.0)
+    dear = await sink.stats()
+    assert await sink.stats() is dear

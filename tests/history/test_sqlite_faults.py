@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.sink_contract import DAY, DAY0, HOUR, SECOND, A, B
+from tests.history.sink_contract import DAY, DAY0, HOUR, MINUTE, SECOND, A, B
 from tests.history.sqlite_process import BATCH, NAMES, batch_of
 from tradewind.history.sample import Row
 from tradewind.history.sink import SinkAway
 from tradewind.history.sqlite import SqliteSink
-from tradewind.history.sqlite_files import MAIN
+from tradewind.history.sqlite_columns import Block
+from tradewind.history.sqlite_files import MAIN, Partition, partition_at
+from tradewind.history.sqlite_upkeep import Upkeep
+from tradewind.history.sqlite_writer import Writer
 
 LATER = 2 * DAY0
 
@@ -71,6 +74,46 @@ async def test_a_killed_writer_leaves_every_batch_it_was_answered_for(tmp_path: 
             for name in NAMES:
                 assert sum(row[2] or 0 for row in sums[name]) == n
                 assert sum(row[1] or 0 for row in sums[name]) == n * (n - 1) / 2
+
+
+async def test_a_move_that_breaks_off_halfway_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One day is committed, the next is not, and the tail still has both."""
+    rows = [Row(A, DAY0 + n * MINUTE, float(n), 0) for n in range(2 * 1440)]
+    writer = Writer(tmp_path)
+    upkeep = Upkeep(writer, now=lambda: LATER)
+    writer.write(rows)
+    added, real = [], Writer._add
+
+    def add(self: Writer, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+        if added:
+            raise OSError(5, "Input/output error")
+        added.append(partition)
+        real(self, main, partition, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "_add", add)
+        with pytest.raises(SinkAway):
+            upkeep.move_tail()
+    writer.close()
+    async with SqliteSink(tmp_path, now=lambda: LATER) as sink:
+        for _ in range(2):
+            assert len((await sink.read([A], 0, LATER, 10**6))[A]) == len(rows)
+            assert (await sink.series())[0].count == len(rows)
+            sums = (await sink.buckets([A], 0, LATER, DAY, ["count", "sum"], 9))[A]
+            assert sum(row[2] or 0 for row in sums) == len(rows) * (len(rows) - 1) / 2
+            await sink.keep_up()
+
+
+def test_a_commit_is_on_the_disk(tmp_path: Path) -> None:
+    """A power cut cannot be played here; that every commit is synchronised can be asked for."""
+    writer = Writer(tmp_path)
+    writer.write([Row(A, DAY0, 1.0, 0)])
+    full = 2
+    with writer.held("look") as main:
+        assert main.execute("PRAGMA synchronous").fetchone() == (full,)
+        with writer.changing(partition_at("raw", DAY0)) as file:
+            assert file.db.execute("PRAGMA synchronous").fetchone() == (full,)
+    writer.close()
 
 
 async def test_readers_in_other_processes_see_whole_answers_while_one_writes(tmp_path: Path) -> None:

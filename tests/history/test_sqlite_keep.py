@@ -85,11 +85,10 @@ async def test_the_tail_is_moved_by_itself_and_main_stays_small(tmp_path: Path) 
 async def test_what_retention_drops_lives_on_in_rollups(tmp_path: Path) -> None:
     async with SqliteSink(tmp_path, (2, 40, 0), now=lambda: LATER) as sink:
         rows = [Row(A, DAY0 + n * MINUTE, float(n % 7), n % 2) for n in range(5 * 1440)]
-        for row in rows:  # late and out of order
-            if row.ts_ms % (7 * MINUTE) == 0:
-                rows.remove(row)
-                rows.append(row)
-        await sink.write(rows)
+        late = [row for row in rows if row.ts_ms % (7 * MINUTE) == 0]
+        await sink.write([row for row in rows if row.ts_ms % (7 * MINUTE)])
+        await sink.keep_up()
+        await sink.write(late)
         aggs = ["mean", "min", "max", "first", "last", "count", "sum", "stddev", "good", "integral"]
         asked = [([A], DAY0, DAY0 + 5 * DAY, width, aggs, 10**6, HOUR) for width in (MINUTE, 5 * MINUTE, HOUR, DAY)]
         before = [await sink.buckets(*question) for question in asked]

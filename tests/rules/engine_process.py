@@ -27,6 +27,7 @@ async def main(url: str, prefix: str) -> None:
     link = await open_link(RedisSettings(url=url))
     room = open_room(link, prefix)
     async with room.engine(entries=20, steps_a_call=4):  # small, so that a kill meets every sort of moment
+        await link.client.incr(f"{prefix}test:ready")
         await asyncio.Event().wait()
 
 

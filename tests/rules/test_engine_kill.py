@@ -111,6 +111,7 @@ async def test_a_duration_goes_on_in_the_next_process_and_ends_at_its_own_time(
         with engine_process(redis_7.url, key_prefix) as first:
             await until(lambda: _knows(room, 1))
             with engine_process(redis_7.url, key_prefix):
+                await until(lambda: _are_ready(room, 2), 60)
                 began = now_ms()
                 await room.write(began, {"1": 90.0})
                 await until(room.is_caught_up)
@@ -162,6 +163,10 @@ async def _settled(room: RuleRoom) -> bool:
     """Everything was read, carried out and told."""
     left = await room.plane.redis.xlen(room.keys.rule_outbox()) + await room.plane.redis.llen(room.keys.rule_pending())
     return not left and await room.is_caught_up()
+
+
+async def _are_ready(room: RuleRoom, count: int) -> bool:
+    return int(await room.plane.redis.get(f"{room.settings.key_prefix}test:ready") or 0) >= count
 
 
 async def _goes_on(engine: Any, rounds: int) -> bool:

@@ -15,7 +15,7 @@ from tradewind.rules.program import RuleProgram, Sample
 from tradewind.rules.spec import AlarmOpen, Change, Compare, Formula, Rule, Window
 from tradewind.rules.verdict import BAD
 
-FOREVER = 10**12
+FOREVER = 10**15
 
 
 def entry(at: int, key: str = "comsrv:1:m", q: str = "", late: bool = False, p: str = "", **values: float) -> FeedEntry:
@@ -346,3 +346,11 @@ def test_conditions_with_a_memory_see_every_sample(leaf: Any) -> None:
     for at in range(1, 10):
         network.apply(entry(at, _1=70 + at))
     assert edges(network) and network.judged == network.checks
+
+
+def test_each_input_of_an_expression_is_watched_by_itself() -> None:
+    network = started(Rule("a", conditions=(Formula("a > b", {"a": A, "b": B}),)))
+    network.apply(entry(1, _1=5))
+    network.apply(entry(2, _2=1))
+    network.apply(entry(3, _2=5))
+    assert edges(network) == [("a", "rise", 2), ("a", "fall", 3)]

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from tradewind.api.alarm_actions import AlarmActionRoutes
+from tradewind.api.alarm_feed import AlarmFeed
+from tradewind.api.alarms import AlarmRoutes
 from tradewind.api.channel_book import ChannelBook
 from tradewind.api.channels import ChannelRoutes
 from tradewind.api.commands import CommandRoutes
@@ -21,10 +24,15 @@ from tradewind.api.flow_feed import FlowFeed
 from tradewind.api.flow_records import FlowRecordRoutes
 from tradewind.api.flows import FlowRoutes
 from tradewind.api.health import health_endpoint
+from tradewind.api.history import HistoryRoutes
+from tradewind.api.history_files import HistoryFileRoutes
+from tradewind.api.history_metrics import HistoryFigures
+from tradewind.api.history_room import HistoryServices
 from tradewind.api.limits import LimitRoutes
 from tradewind.api.metrics import HttpFigures, metrics_endpoint
 from tradewind.api.models import ModelRoutes
 from tradewind.api.node_types import node_types_endpoint
+from tradewind.api.notifications import NotificationRoutes
 from tradewind.api.openapi import describe
 from tradewind.api.page import page_routes
 from tradewind.api.point_feed import PointFeed
@@ -34,6 +42,11 @@ from tradewind.api.points import PointRoutes
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.queues import QueueRoutes
 from tradewind.api.routing import Endpoint
+from tradewind.api.rule_backtest import BacktestRoutes
+from tradewind.api.rule_groups import RuleGroupRoutes
+from tradewind.api.rule_metrics import RuleFiguresMetrics
+from tradewind.api.rule_room import RuleServices
+from tradewind.api.rules import RuleRoutes
 from tradewind.api.schedules import ScheduleRoutes
 from tradewind.api.snapshots import Snapshots
 from tradewind.api.tasks import TaskRoutes
@@ -69,6 +82,10 @@ class ApiStation(Protocol):
     def flows(self) -> FlowControl: ...
     @property
     def points(self) -> PointServices: ...
+    @property
+    def rules(self) -> RuleServices: ...
+    @property
+    def history(self) -> HistoryServices: ...
 
     async def health(self) -> dict[str, Any]:
         """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
@@ -83,12 +100,15 @@ def create_app(station: ApiStation) -> FastAPI:
     endings, snapshots, registry = Endings(station.tasks), Snapshots(station, book), CollectorRegistry()
     feed, point_feed = FlowFeed(flows.store.plane), PointFeed(room)
     ingest = Ingest(room.board, room.channels, max_body)
+    rules = station.rules
+    alarm_feed = AlarmFeed(rules.plane, rules.alarms)
 
     def end_streams() -> None:
         endings.close()
         snapshots.close()
         feed.close()
         point_feed.close()
+        alarm_feed.close()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -107,6 +127,8 @@ def create_app(station: ApiStation) -> FastAPI:
     app.state.snapshots = snapshots
     app.state.flow_feed = feed
     app.state.point_feed = point_feed
+    app.state.alarm_feed = alarm_feed
+    figures = PointFigures(room, book, ingest), RuleFiguresMetrics(rules), HistoryFigures(station.history)
     endpoints: list[Endpoint] = [
         *TaskRoutes(settings, station.tasks, control, station.listing, endings).endpoints(),
         *QueueRoutes(control).endpoints(),
@@ -120,10 +142,18 @@ def create_app(station: ApiStation) -> FastAPI:
         *ChannelRoutes(room, book, DriverRegistry(), max_body).endpoints(),
         *ModelRoutes(room, max_body).endpoints(),
         *CommandRoutes(room, max_body).endpoints(),
+        *RuleRoutes(rules, max_body).endpoints(),
+        *BacktestRoutes(rules).endpoints(),
+        *RuleGroupRoutes(rules, max_body).endpoints(),
+        *AlarmRoutes(rules, alarm_feed, max_body).endpoints(),
+        *AlarmActionRoutes(rules, max_body).endpoints(),
+        *NotificationRoutes(rules, max_body).endpoints(),
+        *HistoryRoutes(station.history, max_body).endpoints(),
+        *HistoryFileRoutes(station.history, max_body).endpoints(),
         node_types_endpoint(flows),
         events_endpoint(snapshots),
         health_endpoint(station.health, station.version),
-        metrics_endpoint(registry, control, flows, PointFigures(room, book, ingest)),
+        metrics_endpoint(registry, control, flows, *figures),
     ]
     app.router.routes.extend(endpoint.route() for endpoint in endpoints)
     describe(app, endpoints)

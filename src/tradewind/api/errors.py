@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from tradewind import codec
+from tradewind.alarms.store import AlarmConflict
 from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Problem, TimedOut, TradewindError, Unavailable
 
 #: The first kind that fits decides, so Overloaded stands before its parent.
@@ -37,16 +38,26 @@ class Refused(Invalid):
 
 
 def envelope(code: str, message: str, hint: str = "", problems: Sequence[Problem] = ()) -> bytes:
+    return codec.encode({"error": _body(code, message, hint, problems)})
+
+
+def _body(code: str, message: str, hint: str, problems: Sequence[Problem]) -> dict[str, Any]:
     listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems]
-    return codec.encode({"error": {"code": code, "message": message, "hint": hint, "problems": listed}})
+    return {"code": code, "message": message, "hint": hint, "problems": listed}
+
+
+def error_body(error: TradewindError) -> dict[str, Any]:
+    """What stands in the envelope; with `allowed` where the error says what can be done instead."""
+    problems = error.problems if isinstance(error, Invalid) else ()
+    more = {"allowed": [str(word) for word in error.allowed]} if isinstance(error, AlarmConflict) else {}
+    return {**_body(error.code, error.message, error.hint, problems), **more}
 
 
 def error_response(error: TradewindError) -> Response:
-    problems = error.problems if isinstance(error, Invalid) else ()
     headers = {}
     if isinstance(error, Overloaded):
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    return _respond(status_of(error), envelope(error.code, error.message, error.hint, problems), headers)
+    return _respond(status_of(error), codec.encode({"error": error_body(error)}), headers)
 
 
 def status_of(error: TradewindError) -> int:

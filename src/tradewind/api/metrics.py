@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -14,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.flows import STATUSES
-from tradewind.api.point_metrics import PointFigures
 from tradewind.api.routing import Endpoint
 from tradewind.errors import TradewindError
 from tradewind.flows.control import FlowControl
@@ -50,23 +49,29 @@ class HttpFigures:
             self._seconds.labels(method, name).observe(seconds)
 
 
+class RoomFigures(Protocol):
+    async def collect(self) -> list[Metric]:
+        """Raises Unavailable."""
+        ...
+
+
 class StationFigures(Collector):
     """What the last `refresh` found; nothing but `tradewind_redis_up 0` when it found no Redis."""
 
-    def __init__(self, control: TaskControl, flows: FlowControl, points: PointFigures) -> None:
+    def __init__(self, control: TaskControl, flows: FlowControl, *rooms: RoomFigures) -> None:
         self._control = control
         self._flows = flows
-        self._points = points
+        self._rooms = rooms
         self._found: list[Metric] = []
         self._is_up = False
 
     async def refresh(self) -> None:
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                self._found = [
-                    *await self._task_figures(), *await self._flow_figures(), *await self._points.collect(),
-                    *await self._redis_figures(),
-                ]  # fmt: skip
+                found = [*await self._task_figures(), *await self._flow_figures()]
+                for room in self._rooms:
+                    found += await room.collect()
+                self._found = [*found, *await self._redis_figures()]
                 self._is_up = True
         except (TradewindError, TimeoutError):
             self._found, self._is_up = [], False
@@ -151,11 +156,11 @@ class StationFigures(Collector):
 
 
 def metrics_endpoint(
-    registry: CollectorRegistry, control: TaskControl, flows: FlowControl, points: PointFigures
+    registry: CollectorRegistry, control: TaskControl, flows: FlowControl, *rooms: RoomFigures
 ) -> Endpoint:
     for kind in (ProcessCollector, PlatformCollector, GCCollector):
         kind(registry=registry)
-    station = StationFigures(control, flows, points)
+    station = StationFigures(control, flows, *rooms)
     registry.register(station)
 
     async def run(request: Request) -> Response:

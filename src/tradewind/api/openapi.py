@@ -9,17 +9,20 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from tradewind.api.alarm_schemas import ALARM_SCHEMAS
 from tradewind.api.flow_schemas import FLOW_SCHEMAS
+from tradewind.api.history_schemas import HISTORY_SCHEMAS
 from tradewind.api.point_schemas import POINT_SCHEMAS
 from tradewind.api.routing import Endpoint
+from tradewind.api.rule_schemas import RULE_SCHEMAS
 from tradewind.api.schema_parts import ref
 from tradewind.api.schemas import SCHEMAS
 
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ABOUT = (
-    "Tasks, queues, workers, schedules, flows, points, channels, models and commands of a Tradewind station. Times are "
-    "ISO-8601 in UTC, those of values milliseconds since the epoch. Every error has the same envelope, with a code for "
-    "programs, a message, a hint, and all problems of an input at once."
+    "Tasks, queues, workers, schedules, flows, points, channels, models, commands, rules, alarms, notifications and "
+    "history of a Tradewind station. Times are ISO-8601 in UTC, those of values milliseconds since the epoch. Every "
+    "error has the same envelope, with a code for programs, a message, a hint, and all problems of an input at once."
 )
 #: What any route may answer besides its own.
 _ALWAYS = {503: "A part that is needed does not answer"}
@@ -35,7 +38,7 @@ def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
             paths = found.setdefault("paths", {})
             for endpoint in endpoints:
                 paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
-            schemas = {**SCHEMAS, **FLOW_SCHEMAS, **POINT_SCHEMAS}
+            schemas = {**SCHEMAS, **FLOW_SCHEMAS, **POINT_SCHEMAS, **RULE_SCHEMAS, **ALARM_SCHEMAS, **HISTORY_SCHEMAS}
             found.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
             app.openapi_schema = found
         return app.openapi_schema

@@ -62,7 +62,13 @@ SCHEMAS: dict[str, Schema] = {
                     "problems": list_of(
                         object_of({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"
                     ),
-                }
+                    "allowed": {
+                        **WORDS,
+                        "description": "what can be done instead, with an alarm whose state forbids it",
+                    },
+                },
+                None,
+                ["code", "message", "hint", "problems"],
             )
         },
         _ERROR_EXAMPLE,

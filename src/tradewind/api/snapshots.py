@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tradewind import codec
+from tradewind.alarms.listing import AlarmQuery
+from tradewind.alarms.transitions import OPEN
 from tradewind.api.channel_book import ChannelBook
 from tradewind.api.commands import command_view
 from tradewind.api.health import ask_health
@@ -35,11 +37,12 @@ NEWEST = 20
 MAX_FLOWS = 200
 MAX_CHANNELS = 100
 MAX_MODELS = 100
+MAX_ALARMS = 100
 #: A value of a task view with more JSON than this is shown as null: the picture is for the eye.
 MAX_VALUE_BYTES = 2000
 _LONG_VALUES = ("args", "kwargs", "result", "progress", "error")
 #: Parts that show some of many: the total stands beside them.
-_COUNTED = {"flows": "flow_total", "channels": "channel_total", "models": "model_total"}
+_COUNTED = {"flows": "flow_total", "channels": "channel_total", "models": "model_total", "alarms": "alarm_total"}
 _GROUPS = (
     frozenset({Status.PROCESSING}),
     frozenset({Status.ASSIGNED}),
@@ -127,6 +130,7 @@ class Snapshots:
             self._keep("channels", self._channels()),
             self._keep("models", self._models()),
             self._keep("commands", self._commands()),
+            self._keep("alarms", self._alarms()),
         )
         at, name = iso(now_ms()), {"name": station.name, "version": station.version}
         parts = dict(self._last)
@@ -160,6 +164,12 @@ class Snapshots:
 
     async def _commands(self) -> list[dict[str, Any]]:
         return [command_view(command) for command in await self._station.points.commands.list(limit=NEWEST)]
+
+    async def _alarms(self) -> tuple[list[dict[str, Any]], int]:
+        """The newest open ones, and how many are open."""
+        page = await self._station.rules.alarms.list(AlarmQuery(status=OPEN, limit=MAX_ALARMS))
+        figures = await self._station.rules.statistics(1)
+        return [alarm.to_json() for alarm in page.alarms], sum(figures.open.values())
 
     async def _newest(self) -> list[dict[str, Any]]:
         found: dict[str, Task] = {}

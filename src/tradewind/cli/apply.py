@@ -34,7 +34,7 @@ def apply(
         bool, typer.Option("--skip-bad", help="Leave bad rows of point tables out, name them, and apply the rest.")
     ] = False,
 ) -> int:
-    """Check a folder as a whole, show the difference to the station, and apply channels, models and flows."""
+    """Check a folder as a whole, show the difference to the station, and apply channels, models, rules and flows."""
     from tradewind.cli.apply_plan import make_plan, read_wanted
 
     cli: Session = ctx.obj
@@ -72,7 +72,9 @@ def refusal(wanted: Wanted) -> Invalid:
 def carry_out(station: Http, plan: Plan) -> None:
     """What is new before what needs it, and the other way round for what goes: flows need models, these channels.
     An error says how far it came."""
+    from tradewind.cli.apply_history import put_history
     from tradewind.cli.apply_parts import channel_parts, model_change
+    from tradewind.cli.apply_rules import put_rules
 
     documents, found = plan.wanted.documents, plan.differences
     done: list[str] = []
@@ -94,6 +96,8 @@ def carry_out(station: Http, plan: Plan) -> None:
             answer = station.put("/models", change)
             done += [f"{noun} {name}" for noun in ("template", "model") for name in answer[f"{noun}s"]]
             done += [f"model {name} (removed)" for name in answer["removed"]]
+        put_rules(station, plan.wanted.rules, found, done)
+        put_history(station, documents["history"], found["history"], done)
         _each([*found["flows"].added, *found["flows"].changed], put_flow)
         if gone := list(found["channels"].removed):
             station.put("/channels", {"remove": gone}, wait_s=DELETE_S)

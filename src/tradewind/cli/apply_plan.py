@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.cli.apply_history import FILES as HISTORY_FILES
+from tradewind.cli.apply_history import present_history, read_wanted_history
 from tradewind.cli.apply_parts import channel_parts, comparable_channels, model_change
+from tradewind.cli.apply_rules import (
+    WantedRules,
+    ask_rules,
+    comparable_rules,
+    kinds_of,
+    present_rules,
+    read_wanted_rules,
+    unknown_points,
+)
 from tradewind.cli.flow_file import FlowFile, read_file
 from tradewind.cli.http import Http, segment
 from tradewind.errors import Invalid, Problem
@@ -19,8 +30,11 @@ if TYPE_CHECKING:
     from tradewind.points.spec import ChannelSpec
 
 #: In the order in which they are put; they are removed the other way round.
-KINDS = ("channels", "templates", "models", "flows")
-NOUNS = {"channels": "channel", "templates": "template", "models": "model", "flows": "flow"}
+KINDS = ("channels", "templates", "models", "groups", "rules", "notifications", "history", "flows")
+NOUNS = {
+    "channels": "channel", "templates": "template", "models": "model", "groups": "rule group", "rules": "rule",
+    "notifications": "notification", "history": "history", "flows": "flow",
+}  # fmt: skip
 PAGE = 1000
 _ROW = re.compile(r"\.csv:(\d+)(?::|$)")
 FLOW_SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,6 +49,7 @@ class Wanted:
     channels: dict[str, ChannelSpec]
     models: dict[str, ModelSpec]
     flows: dict[str, FlowFile]
+    rules: WantedRules
     has_files: frozenset[str]
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -68,7 +83,11 @@ def read_wanted(folder: Path) -> Wanted:
     units = {f"comsrv:{c.id}:{p.kind.value}:{p.id}": p.unit for c in loaded.channels for p in c.points}
     models = load_models(folder, units)
     flows, problems = _read_flows(folder)
+    rules = read_wanted_rules(folder)
+    history, history_problems = read_wanted_history(folder)
     documents = {
+        **rules.documents,
+        "history": history,
         "channels": {channel.id: channel_document(channel) for channel in loaded.channels},
         "templates": models.templates,
         "models": models.models,
@@ -80,15 +99,16 @@ def read_wanted(folder: Path) -> Wanted:
         {channel.id: channel for channel in loaded.channels},
         models.specs,
         flows,
+        rules,
         _kinds_of(folder),
-        [*loaded.problems, *models.problems, *problems],
+        [*loaded.problems, *models.problems, *rules.problems, *history_problems, *problems],
     )
     if not made.has_files:
-        message = f"{folder} has no channels, models or flows"
+        message = f"{folder} has no channels, models, rules or flows"
         raise Invalid(message, code="nothing_to_apply", hint="make a station folder with `tradewind init DIR`")
     made.warnings += _unknown_points(made.channels, models.specs.values())
-    if any((folder / name).exists() for name in ("rules", "rules.yaml", "rules.yml")):
-        made.warnings.append("rules are left alone: this version applies channels, models and flows")
+    declared = {c.id: {f"comsrv:{c.id}:{p.kind.value}:{p.id}" for p in c.points} for c in loaded.channels}
+    made.warnings += unknown_points(rules, declared)
     return made
 
 
@@ -102,7 +122,9 @@ def _kinds_of(folder: Path) -> frozenset[str]:
         found |= {"models", "templates"}
     if "flows" in names:
         found.add("flows")
-    return frozenset(found)
+    if names & set(HISTORY_FILES):
+        found.add("history")
+    return frozenset(found | kinds_of(names))
 
 
 def _read_flows(folder: Path) -> tuple[dict[str, FlowFile], list[Problem]]:
@@ -186,8 +208,13 @@ class Plan:
 def make_plan(station: Http, wanted: Wanted, *, prune: bool, start: bool) -> Plan:
     """Ask the station what it has, and what it thinks of what is new. Adds to `wanted.problems`."""
     present, statuses = _present(station, wanted)
+    found_here = len(wanted.rules.problems)
+    present |= present_rules(station, wanted.rules)
+    present["history"] = present_history(station, wanted.documents["history"])
+    wanted.problems += wanted.rules.problems[found_here:]
     compared = {
         **wanted.documents,
+        **comparable_rules(wanted.rules),
         "channels": comparable_channels(wanted.documents["channels"], present["channels"], wanted.versions),
     }
     differences: dict[str, Difference] = {}
@@ -249,6 +276,7 @@ def _ask(station: Http, wanted: Wanted, differences: Mapping[str, Difference]) -
     if change := model_change(wanted.documents, differences):
         answer = station.post("/models/validate", change)
         wanted.problems += [Problem(p["code"], f"model {p['path']}", p["hint"]) for p in answer["problems"]]
+    wanted.problems += ask_rules(station, wanted.rules, differences)
     for file in wanted.flows.values():
         answer = station.post("/flows/validate", file.document)
         told = [Problem(p["code"], p["path"], p["hint"]) for p in answer["problems"]]

@@ -1,4 +1,4 @@
-"""`tradewind demo`: a station in a temporary folder, with a micro-grid and a lively mix of tasks; and how they did."""
+"""`tradewind demo`: a station in a temporary folder with a micro-grid, an alarm and many tasks; and how they did."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tradewind.cli import demo_flow, demo_grid
+from tradewind.cli import demo_alarm, demo_flow, demo_grid
 from tradewind.cli.group import Session
 from tradewind.cli.http import Http
 from tradewind.cli.output import status_cell, table
@@ -49,11 +49,14 @@ def demo(
         cli.out.note("ends by itself after " + (f"{seconds:g} s" if seconds else "Ctrl-C"))
         demo_grid.start(station.http)
         demo_flow.start(station.http)
+        raised = demo_alarm.start(station.http)
+        cli.out.note(demo_alarm.told(raised))
         ids = _run(cli, station, seconds)
         tasks = settle(station.http, ids[-JUDGED:])
         cycles = demo_flow.stop(station.http)
+        alarm = demo_alarm.stop(station.http, raised)
         grid = demo_grid.stop(station.http)
-    verdict = judge(tasks, cycles, grid)
+    verdict = judge(tasks, cycles, grid, alarm)
     cli.out.show(verdict, lambda: _summary(verdict))
     return 0 if verdict["ok"] else 1
 
@@ -91,8 +94,11 @@ def settle(http: Http, ids: list[str]) -> list[dict[str, Any]]:
     return tasks
 
 
-def judge(tasks: list[dict[str, Any]], cycles: dict[str, int], grid: dict[str, Any]) -> dict[str, Any]:
-    """How many of each type ended how, how cycles ended, how the micro-grid did, and whether that is what was meant."""
+def judge(
+    tasks: list[dict[str, Any]], cycles: dict[str, int], grid: dict[str, Any], alarm: dict[str, Any]
+) -> dict[str, Any]:
+    """How many of each type ended how, how cycles ended, how the micro-grid and its alarm did, and whether that is what
+    was meant."""
     types: dict[str, dict[str, int]] = {}
     wrong = []
     for task in tasks:
@@ -101,8 +107,9 @@ def judge(tasks: list[dict[str, Any]], cycles: dict[str, int], grid: dict[str, A
         if task["status"] != ("DEAD" if task["type"] == MEANT_TO_FAIL else "SUCCESS"):
             wrong.append(task["id"])
     is_ok = bool(tasks) and not wrong and set(cycles) <= {"completed", "running"} and cycles.get("completed", 0) > 0
-    is_ok = is_ok and grid["ok"]
-    return {"ok": is_ok, "tasks": len(tasks), "types": types, "wrong": wrong, "cycles": cycles, "grid": grid}
+    is_ok = is_ok and grid["ok"] and alarm["ok"]
+    counted = {"ok": is_ok, "tasks": len(tasks), "types": types, "wrong": wrong}
+    return {**counted, "cycles": cycles, "grid": grid, "alarm": alarm}
 
 
 def _run(cli: Session, station: DemoStation, seconds: float | None) -> list[str]:
@@ -156,7 +163,8 @@ def _view(url: str, snapshot: dict[str, Any], points: list[dict[str, Any]]) -> R
 
     head = Text.assemble(url, "  ", status_cell(snapshot["health"]["status"]), f"  {_counts(snapshot)}")
     tasks = task_table(snapshot["tasks"][:8], "no tasks")
-    return Group(head, Text(), demo_grid.grid_table(points), Text(), queue_table(snapshot["queues"]), Text(), tasks)
+    parts = (demo_grid.grid_table(points), demo_alarm.alarm_table(snapshot), queue_table(snapshot["queues"]), tasks)
+    return Group(head, *(each for part in parts for each in (Text(), part)))
 
 
 def _summary(verdict: dict[str, Any]) -> RenderableType:
@@ -170,8 +178,8 @@ def _summary(verdict: dict[str, Any]) -> RenderableType:
     ]
     cycles = ", ".join(f"{count} {status}" for status, count in verdict["cycles"].items()) or "none"
     seen = f"{verdict['tasks']} tasks; cycles of the flow: {cycles}"
-    wrong = [*verdict["wrong"], *verdict["grid"]["wrong"]]
-    head = f"{seen}; {demo_grid.summary(verdict['grid'])}"
+    wrong = [*verdict["wrong"], *verdict["grid"]["wrong"], *verdict["alarm"]["wrong"]]
+    head = f"{seen}; {demo_grid.summary(verdict['grid'])}; {demo_alarm.summary(verdict['alarm'])}"
     head += ": everything worked" if verdict["ok"] else f"; not as meant: {', '.join(wrong) or 'see above'}"
     return Group(
         table(("type", "ended", "tasks", "note"), rows, empty="no tasks", right=("tasks",)),

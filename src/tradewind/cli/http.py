@@ -102,6 +102,27 @@ class Http:
         except httpx2.TransportError as error:
             raise self._unreachable(error) from error
 
+    def text(self, path: str, params: dict[str, Any] | None = None) -> Iterator[str]:
+        """A long answer that is no JSON, piece by piece. Raises Unavailable when it breaks off."""
+        import codecs
+
+        return codecs.iterdecode(self.data(path, params), "utf-8")
+
+    def data(self, path: str, params: dict[str, Any] | None = None) -> Iterator[bytes]:
+        """The same as bytes."""
+        import httpx2
+
+        timeout = httpx2.Timeout(READ_S, connect=CONNECT_S)
+        given = {name: value for name, value in (params or {}).items() if value is not None}
+        try:
+            with self._client.stream("GET", self.url + API + path, params=given or None, timeout=timeout) as response:
+                if response.status_code != 200:
+                    response.read()
+                    raise _refusal(response)
+                yield from response.iter_bytes()
+        except httpx2.TransportError as error:
+            raise self._unreachable(error) from error
+
     def close(self) -> None:
         self._client.close()
 

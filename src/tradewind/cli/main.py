@@ -14,6 +14,7 @@ import typer
 
 from tradewind import __version__
 from tradewind.cli import (
+    alarm,
     apply,
     channel,
     command,
@@ -21,12 +22,16 @@ from tradewind.cli import (
     demo,
     doctor,
     flow,
+    history,
     init,
     limit,
     model,
     node_type,
+    notify,
     point,
     queue,
+    rule,
+    rule_group,
     schedule,
     station,
     status,
@@ -52,6 +57,11 @@ app.add_typer(channel.app, name="channel")
 app.add_typer(point.app, name="point")
 app.add_typer(model.app, name="model")
 app.add_typer(command.app, name="command")
+app.add_typer(rule.app, name="rule")
+app.add_typer(rule_group.app, name="rule-group")
+app.add_typer(alarm.app, name="alarm")
+app.add_typer(notify.app, name="notify")
+app.add_typer(history.app, name="history")
 app.add_typer(config.app, name="config")
 app.command("init")(init.init)
 app.command("up")(station.up)

@@ -68,6 +68,19 @@ STYLES = {
     "off": "bright_black",
     "fail": "red",
     "down": "bold red",
+    "New": "red",
+    "Acknowledged": "yellow",
+    "Escalated": "bold red",
+    "Suppressed": "bright_black",
+    "Resolved": "green",
+    "Closed": "bright_black",
+    "inactive": "cyan",
+    "waiting": "yellow",
+    "faulty": "red",
+    "retrying": "yellow",
+    "sent": "green",
+    "given_up": "red",
+    "dropped": "bright_black",
 }
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 

@@ -13,10 +13,10 @@ import structlog
 from tradewind import codec
 from tradewind.clock import now_ms
 from tradewind.errors import Problem
+from tradewind.flows import alarm_trigger, point_trigger
 from tradewind.flows.check import check_flow
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.plane import FlowPlane
-from tradewind.flows.point_trigger import trigger_problems
 from tradewind.flows.spec import FlowSpec, NodeType
 from tradewind.flows.syntax import read_flow
 from tradewind.redis.connection import translated
@@ -90,7 +90,8 @@ class KnownTypes:
         if any(node.type not in types for node in spec.nodes):
             types = await self.all(fresh=True)
         problems = problems + check_flow(spec, types, max_nodes=self.plane.settings.max_nodes)
-        problems += config_problems(spec, self.registry) + trigger_problems(spec.triggers)
+        problems += config_problems(spec, self.registry)
+        problems += point_trigger.trigger_problems(spec.triggers) + alarm_trigger.trigger_problems(spec.triggers)
         return (None if problems else spec), problems, types
 
 

@@ -96,20 +96,8 @@ class TriggerWatch:
                         "previous": before.last,
                         "ts": entry.ts_ms,
                     }
-                    await self._fire(flow_id, f"{entry.id}-{name.rpartition(' ')[2]}", payload)
+                    await fire(self.flows, flow_id, "point", payload, f"{entry.id}-{name.rpartition(' ')[2]}")
         await self._store(batch, changed)
-
-    async def _fire(self, flow_id: str, run_id: str, payload: dict[str, object]) -> None:
-        while True:
-            try:
-                await self.flows.fire(flow_id, "point", payload, run_id=run_id, only_running=True)
-                return
-            except Unavailable as error:
-                log.warning("a triggered cycle waits", flow=flow_id, error=error.message)
-                await asyncio.sleep(0.5)
-            except TradewindError as error:
-                log.info("a trigger started no cycle", flow=flow_id, error=error.message)
-                return
 
     async def _store(self, batch: FeedBatch, changed: dict[str, bytes]) -> None:
         plane = self.flows.store.plane
@@ -119,3 +107,17 @@ class TriggerWatch:
                 pipe.hset(plane.keys.trigger_states(), mapping=changed)
             pipe.execute_command("HSET", self.points.keys.feed_cursors(), *batch.cursor)
             await pipe.execute()
+
+
+async def fire(flows: FlowControl, flow_id: str, trigger: str, payload: dict[str, object], run_id: str) -> None:
+    """Start a cycle of a flow that runs; waits while Redis is away. One that was started with this id is not again."""
+    while True:
+        try:
+            await flows.fire(flow_id, trigger, payload, run_id=run_id, only_running=True)
+            return
+        except Unavailable as error:
+            log.warning("a triggered cycle waits", flow=flow_id, error=error.message)
+            await asyncio.sleep(0.5)
+        except TradewindError as error:
+            log.info("a trigger started no cycle", flow=flow_id, error=error.message)
+            return

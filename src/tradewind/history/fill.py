@@ -28,5 +28,5 @@ def filled(
         values = empty if row is None else list(row[1:])
         found.append([start, *values])
         if row is not None and how == "previous":
-            empty = [_ZERO[agg] if agg in _ZERO else value for agg, value in zip(aggs, values, strict=True)]
+            empty = [_ZERO.get(agg, value) for agg, value in zip(aggs, values, strict=True)]
     return found

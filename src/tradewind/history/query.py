@@ -118,9 +118,7 @@ class HistoryQuery:
                 if "integral" in q.aggs and "count" not in q.aggs:  # to tell buckets with samples from held ones
                     counted = (*q.aggs, "count")
                 gap_ms = q.gap_ms or GAP_MS
-                found = dict(
-                    await self.sink.buckets(q.series, q.from_ms, q.to_ms, q.bucket_ms, counted, more, gap_ms)
-                )
+                found = dict(await self.sink.buckets(q.series, q.from_ms, q.to_ms, q.bucket_ms, counted, more, gap_ms))
             kept = await self.sink.kept_from()  # after the samples: what went meanwhile is told
         units = await self._describe(q.series)
         held = (q.gap_ms or GAP_MS) if "integral" in q.aggs else None
@@ -178,19 +176,16 @@ class HistoryQuery:
             kept = await self.sink.kept_from()
         units = await self._describe(names)
         begin = available_from(kept, from_ms, to_ms, whole, None)
+        is_whole = begin <= from_ms
         found = []
         for name in names:
             told: dict[str, Any] = dict.fromkeys(STATISTICS)
             if figures[name]:
                 told = dict(zip(STATISTICS, figures[name][0][1:], strict=True))
             count, good = told.pop("count") or 0, told.pop("good") or 0
-            is_whole = begin <= from_ms
-            found.append(
-                Statistics(
-                    name, units.get(name, ""), count, integral=areas.get(name), good_share=good / count if count else None,
-                    complete=is_whole, available_from=None if is_whole else begin, **told,
-                )
-            )  # fmt: skip
+            told |= {"integral": areas.get(name), "good_share": good / count if count else None}
+            told |= {"complete": is_whole, "available_from": None if is_whole else begin}
+            found.append(Statistics(name, units.get(name, ""), count, **told))
         return from_ms, to_ms, found
 
     async def listing(self, pattern: str, limit: int, after: str = "") -> list[tuple[SeriesInfo, str]]:

@@ -30,7 +30,7 @@ BUSY_S = 10.0
 #: FULL: a commit is on the disk when `write` answers, for the recorder moves its cursor by that. A run is one append to
 #: the write-ahead log and one fsync; NORMAL would lose every run since the last checkpoint in a power cut.
 #: Deleted content is not overwritten with zeros, which would double what moving a run costs.
-_PRAGMAS = ("synchronous=FULL", "secure_delete=OFF", "journal_size_limit=67108864", "wal_autocheckpoint=4000")
+_PRAGMAS = ("synchronous=FULL", "secure_delete=OFF", "journal_size_limit=16777216", "wal_autocheckpoint=4000")
 
 _NAMES = "CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, address TEXT NOT NULL UNIQUE)"
 # Keys are series id << 27 | ms since the day began, or series id << 22 | hour since 1970: a series lies together.

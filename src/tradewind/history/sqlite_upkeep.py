@@ -173,12 +173,10 @@ class Upkeep:
                     _set_meta(db, "packed_series", series)
                     if time.monotonic() - begun > STEP_S:
                         break
-                if rows:
-                    return True
-                for _ in db.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})"):
-                    pass
-                if db.execute("PRAGMA freelist_count").fetchone()[0] == 0:
-                    _set_meta(db, "packed_series", -1)
+            if not rows and self._writer.give_back(partition, VACUUM_PAGES) == 0:
+                with self._writer.changing(partition) as file:
+                    _set_meta(file.db, "packed_series", -1)
+                self._writer.close_file(partition.name)
             return True
 
 

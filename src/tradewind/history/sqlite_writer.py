@@ -17,9 +17,10 @@ import structlog
 from tradewind.history.aggregate import Ints
 from tradewind.history.sample import Refused, Row, sort_out
 from tradewind.history.sink import SinkAway, Written
-from tradewind.history.sqlite_columns import Block, Damaged, sort_block
+from tradewind.history.sqlite_columns import Block, sort_block
 from tradewind.history.sqlite_files import DAY_MS, MAIN, Files, Partition, files_errors, is_damage, partition_at
 from tradewind.history.sqlite_parts import add_block, forget_series
+from tradewind.history.sqlite_rescue import relearn_series, verdict_of
 from tradewind.history.sqlite_tail import append_run, join_small_runs, load_tail
 
 log = structlog.get_logger(__name__)
@@ -82,8 +83,11 @@ class Writer:
         if block is None:
             return
         days = block.ts // DAY_MS
-        for day in np.unique(days).tolist():
-            self._add(main, partition_at("raw", day * DAY_MS), block.where(days == day))
+        touched = {partition_at("raw", day * DAY_MS): days == day for day in np.unique(days).tolist()}
+        for partition, mask in touched.items():
+            self._add(main, partition, block.where(mask))
+        for name in set(self._open).difference(partition.name for partition in touched):
+            self.close_file(name)  # its write-ahead log goes with it
         main.execute("DELETE FROM run")
         newest = max(int(block.ts.max()), self.meta(main, "newest_ms") or 0)
         self.set_meta(main, "newest_ms", newest)
@@ -145,6 +149,12 @@ class Writer:
                 self._set_aside(partition.name, error)
                 raise SinkAway(f"{partition.name} is damaged and was set aside: {error}", code="set_aside") from error
             raise
+
+    def give_back(self, partition: Partition, pages: int) -> int:
+        """So many free pages of a file to the system; how many are left."""
+        db = self._opened(partition).db
+        db.executescript(f"PRAGMA incremental_vacuum({pages})")  # execute() would stop after one page
+        return int(db.execute("PRAGMA freelist_count").fetchone()[0])
 
     def name_series(self, main: sqlite3.Connection, file: OpenFile, ids: Sequence[int]) -> None:
         """Each file can name its series without `main.db`."""
@@ -255,7 +265,7 @@ class Writer:
         assert main is not None
         self._main, self._version = main, -1
         if fresh:
-            self._relearn(main)
+            relearn_series(self.files, main)
         return main
 
     def _remember(self, main: sqlite3.Connection) -> None:
@@ -266,46 +276,17 @@ class Writer:
         self.raw_from_ms = self.meta(main, "raw_from_ms") or 0
         self.unrolled = set(self.files.partitions("raw"))
 
-    def _relearn(self, main: sqlite3.Connection) -> None:
-        """A new `main.db` in a folder with other files, because the old one was damaged: they know their series."""
-        for kind in ("raw", "minute", "hour"):
-            for partition in self.files.partitions(kind):
-                with suppress(sqlite3.Error):
-                    db = self.files.connect(partition.name)
-                    if db is not None:
-                        names = db.execute("SELECT id, address FROM series").fetchall()
-                        db.close()
-                        main.executemany("INSERT OR IGNORE INTO series (id, address) VALUES (?, ?)", names)
-
     def _rescue_main(self) -> bool:
         """Set `main.db` aside, unless somebody else has just done so."""
         with files_errors("examine", self.files.folder):
             return self._check(MAIN)
 
     def _check(self, name: str) -> bool:
-        verdict = self._verdict(name)
+        verdict = verdict_of(self.files, name)
         if verdict == "ok":
             return not (self.files.folder / name).exists()
         self._set_aside(name, verdict)
         return True
-
-    def _verdict(self, name: str) -> str:
-        """`ok`, or what is wrong with a file. Raises sqlite3.Error for what may pass."""
-        db = None
-        try:
-            db = self.files.connect(name)
-            if db is None:
-                return "ok"
-            if name == MAIN:
-                load_tail(db)
-            return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
-        except (sqlite3.DatabaseError, Damaged) as error:
-            if not is_damage(error):
-                raise
-            return str(error)
-        finally:
-            if db is not None:
-                db.close()
 
 
 def samples_damaged(partition: Partition, what: str) -> None:

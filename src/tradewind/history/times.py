@@ -14,7 +14,7 @@ UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w"
 TIME_HINT = "give milliseconds since the epoch, a time such as 2024-01-01T10:00:00Z, `now`, or one such as -1h or -7d"
 SPAN_HINT = "give a span such as 500ms, 10s, 1m, 15m, 1h or 1d"
 _SPAN = re.compile(r"(\d{1,15})(ms|s|m|h|d|w)")
-_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d{1,15}(?:ms|s|m|h|d|w))")
+_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d{1,15})(ms|s|m|h|d|w)")
 
 #: Widths of buckets, each a divisor of some later one, so that trends of other widths have their buckets in common.
 NICE_MS = (
@@ -77,7 +77,7 @@ def _read(text: str, now_ms: int) -> int | None:
         return int(text) if len(text) <= 15 else None
     match = _RELATIVE.fullmatch(text)
     if match is not None:
-        away = span_ms(match[2])
+        away = int(match[2]) * UNITS[match[3]]
         return now_ms - away if match[1] == "-" else now_ms + away
     try:
         return from_iso(text)

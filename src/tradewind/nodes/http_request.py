@@ -15,8 +15,8 @@ from tradewind import codec
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.node import Node, Output, node
 from tradewind.flows.node_errors import NodeExecutionException, NodeResourceException, NodeTimeoutException
-from tradewind.nodes import template
 from tradewind.http_guard import AddressRefused, GuardedTransport
+from tradewind.nodes import template
 from tradewind.tasks.running import Abort
 
 MAX_BYTES = 1_000_000

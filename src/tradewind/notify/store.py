@@ -97,6 +97,13 @@ class NotifyStore:
             document = {name: value for name, value in document.items() if name != "version"}
         return shown(await self._checked(document, await self.policy()))
 
+    async def is_new(self, document: Any) -> bool:
+        """Whether `put` would change anything, secrets included. Raises Invalid."""
+        if isinstance(document, dict):
+            document = {name: value for name, value in document.items() if name != "version"}
+        stored = await self.policy()
+        return msgspec.structs.replace(await self._checked(document, stored), version=stored.version) != stored
+
     async def test_target(self, name: str) -> Tested:
         """Send one message to a target now, past routes and quiet hours, once. Raises NotFound."""
         target = (await self.policy()).targets.get(name)

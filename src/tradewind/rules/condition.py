@@ -28,28 +28,29 @@ class LimitLeaf(LeafProgram):
         x = known[self.slot]
         return self.limit.test(x, was) if type(x) is float else None
 
-    def band(self, known: Known, was: bool) -> Band:
-        x = known[self.slot]
+    def band(self, known: Known, was: bool, slot: int) -> Band:
+        x = known[slot]
         return self.limit.band(x, was) if type(x) is float else NOTHING
 
 
 class TextLeaf(LeafProgram):
-    """==, !=, contains, regex, on numbers and texts."""
+    """==, !=, contains, regex, on numbers and texts. `number`: the one it compares with, equal or not, if it does."""
 
     def __init__(self, spec: Compare, slots: tuple[int, ...]) -> None:
         super().__init__(spec, slots)
-        self._number = spec.value if isinstance(spec.value, float) and spec.operator in ("==", "!=") else None
+        self.number = spec.value if isinstance(spec.value, float) and spec.operator in ("==", "!=") else None
+        self.is_equal = spec.operator == "=="
         self._test = _text_test(spec)
 
     def level(self, known: Known, memory: Any, was: bool, moment_ms: int) -> bool | None:
         x = known[self.slot]
         return None if x is None else self._test(x)
 
-    def band(self, known: Known, was: bool) -> Band:
-        x = known[self.slot]
+    def band(self, known: Known, was: bool, slot: int) -> Band:
+        x = known[slot]
         if type(x) is not float:
             return NOTHING
-        return (x, x) if self._number is None else edges_around(x, self._number)
+        return (x, x) if self.number is None else edges_around(x, self.number)
 
 
 class ScheduleLeaf(LeafProgram):

@@ -52,9 +52,9 @@ class LeafProgram:
         """When its level may change by time alone, after the moment; 0: never."""
         return 0
 
-    def band(self, known: Known, was: bool) -> Band:
-        """Values of its source, bounds included, with which nothing about it changes."""
-        x = known[self.slot]
+    def band(self, known: Known, was: bool, slot: int) -> Band:
+        """Values of a source of its, bounds included, with which nothing about it changes."""
+        x = known[slot]
         return (x, x) if type(x) is float else NOTHING
 
     def actual(self, known: Known, memory: Any, moment_ms: int) -> Any:

@@ -33,6 +33,10 @@ class Test(Protocol):
         """An interval with x, bounds included, of which `test` says what it says of x. `was` is that already."""
         ...
 
+    def true_for(self, was: bool) -> tuple[Band, bool]:
+        """An interval, bounds included, and whether `test` is true inside of it or outside."""
+        ...
+
 
 class Limit:
     """`>` and `>=` become false below value - hysteresis, `<` and `<=` above value + hysteresis; not so == and !=."""
@@ -61,6 +65,11 @@ class Limit:
         if self._is_up is None:
             return edges_around(x, self._value)
         return self._when_true if was else self._when_false
+
+    def true_for(self, was: bool) -> tuple[Band, bool]:
+        if self._is_up is None:
+            return (self._value, self._value), self._compare is op.eq
+        return (self._when_true, True) if was and self._hold else (self._when_false, False)
 
 
 class RangeLimit:
@@ -92,6 +101,9 @@ class RangeLimit:
         if x < low:
             return -_INF, below(low)
         return (low, high) if x <= high else (above(high), _INF)
+
+    def true_for(self, was: bool) -> tuple[Band, bool]:
+        return self._bounds(was), self._inside
 
 
 def edges_around(x: float, value: float) -> Band:

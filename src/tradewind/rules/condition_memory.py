@@ -36,7 +36,7 @@ class RateLeaf(LeafProgram):
         rate = self.actual(known, memory, moment_ms)
         return None if rate is None else self._limit.test(rate, was)
 
-    def band(self, known: Known, was: bool) -> Band:
+    def band(self, known: Known, was: bool, slot: int) -> Band:
         return NOTHING
 
     def actual(self, known: Known, memory: Trail, moment_ms: int) -> float | None:
@@ -93,7 +93,7 @@ class WindowLeaf(LeafProgram):
         oldest = memory.oldest_ms
         return oldest + self._window_ms if oldest >= 0 else 0
 
-    def band(self, known: Known, was: bool) -> Band:
+    def band(self, known: Known, was: bool, slot: int) -> Band:
         return NOTHING
 
     def actual(self, known: Known, memory: SampleWindow, moment_ms: int) -> float | None:

@@ -6,8 +6,7 @@ of a rule has a band of values that would change nothing (`RuleProgram.band`), a
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -15,6 +14,7 @@ from tradewind.points.address import CONTROL
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network_age import Ages
 from tradewind.rules.network_index import KeyIndex
+from tradewind.rules.network_timers import Timers
 from tradewind.rules.program import CATCH_UP, NO_SAMPLES, RuleProgram
 from tradewind.rules.spec import AlarmOpen, Rule
 from tradewind.rules.state import RuleState
@@ -70,9 +70,7 @@ class RuleNetwork:
                 key, _, field = address.rpartition(":")
                 self._keys.setdefault(key, KeyIndex()).slots[field] = slot
         self._ages = Ages(self._slots, self._times, stale_ms, ages or {})
-        self._heap: list[tuple[int, int]] = []
-        self._queued = [0] * len(self._programs)
-        self._waiting: list[tuple[int, int]] = []
+        self._timers = Timers(self._states)
         self._fired: list[Fired] = []
         self._dirty: dict[int, None] = {}
 
@@ -137,20 +135,14 @@ class RuleNetwork:
             self._apply_one_by_one(index, entry)
             return
         index.newest = ts_ms
-        flat = entry.data.replace(":", ",").split(",")
-        plan = index.plan_for(flat[::2], self._readers)
-        found = list(map(float, plan.pick_slots(flat[1::2])))
+        slots, found, watches, met = index.read(entry.data, self._readers)
         values, times, low, high = self._values, self._times, self._low, self._high
-        for slot, value in zip(plan.slots, found, strict=True):
+        for slot, value in zip(slots, found):  # noqa: B905 - strict costs more than the rest
             values[slot] = value
             times[slot] = ts_ms
-        watches = plan.watches
         self.checks += len(watches)
-        hits = [
-            (watch, value)
-            for watch, value in zip(watches, plan.pick_watches(found), strict=True)
-            if not low[watch] <= value <= high[watch]
-        ]
+        pairs = zip(watches, met)  # noqa: B905
+        hits = [(watch, value) for watch, value in pairs if not low[watch] <= value <= high[watch]]
         if hits:
             self._judge({watch: Sample(value, ts_ms) for watch, value in hits}, ts_ms)
 
@@ -204,9 +196,7 @@ class RuleNetwork:
         its unchanged points are as fresh as that."""
         for slot, is_stale, since_ms in self._ages.judge(now_ms, seen):
             self._judge(self._marked(slot, STALE if is_stale else GOOD, is_age=True), since_ms)
-        for item in self._waiting:
-            heapq.heappush(self._heap, item)
-        self._waiting.clear()
+        self._timers.resume()
 
     def _marked(self, slot: int, quality: int, *, is_age: bool = False) -> dict[int, Sample]:
         """What watches show, with another quality; nothing for those to which that says nothing new."""
@@ -223,10 +213,7 @@ class RuleNetwork:
 
     def next_due(self) -> int:
         """When `due` has something to do; 0: no timer runs."""
-        heap = self._heap
-        while heap and self._states[heap[0][1]].due_ms != heap[0][0]:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else 0
+        return self._timers.next_ms()
 
     def due(self, now_ms: int) -> None:
         """Judge timers. `now_ms`: the server's clock once the feed is read to its end; while entries still wait, not
@@ -234,12 +221,11 @@ class RuleNetwork:
 
         A timer of a rule that reads a point past its age waits until `age` has said whether that is stale."""
         steps: dict[int, int] = {}
-        while 0 < self.next_due() <= now_ms:
-            moment, at = heapq.heappop(self._heap)
+        while (found := self._timers.pop(now_ms)) is not None:
+            moment, at = found
             if self._is_doubtful(at, moment):
-                self._waiting.append((moment, at))
+                self._timers.postpone(moment, at)
                 continue
-            self._queued[at] = 0
             steps[at] = steps.get(at, 0) + 1
             self._catch_up(at, ())
             program, state = self._programs[at], self._states[at]
@@ -248,11 +234,8 @@ class RuleNetwork:
             self._after(at, ())
 
     def _is_doubtful(self, at: int, moment: int) -> bool:
-        known = self._states[at].known
-        return any(
-            known[place] is not None and self._ages.is_past(slot, moment)
-            for place, slot in enumerate(self._slots_of[at])
-        )
+        sources = zip(self._states[at].known, self._slots_of[at], strict=True)
+        return any(known is not None and self._ages.is_past(slot, moment) for known, slot in sources)
 
     def _judge(self, found: Mapping[int, Sample], now_ms: int) -> None:
         """Samples by watch; rules of higher priority first."""
@@ -271,11 +254,14 @@ class RuleNetwork:
             self._note(at, program.run(self._states[at], given, now_ms))
             self._after(at, samples)
 
-    def _catch_up(self, at: int, without: Iterable[int]) -> None:
+    def _catch_up(self, at: int, without: Collection[int]) -> None:
         """Values that changed nothing were not given to the state: show it where its sources stand."""
-        state, left_out = self._states[at], set(without)
-        for place, slot in enumerate(self._slots_of[at]):
-            if self._times[slot] > state.times[place] and place not in left_out:
+        state, slots = self._states[at], self._slots_of[at]
+        if len(without) == len(slots):
+            return
+        for place, slot in enumerate(slots):
+            # Of the same time, too, unless the state knows better: that the source is bad or stale.
+            if self._times[slot] > state.times[place] - (state.known[place] is not None) and place not in without:
                 state.values[place] = state.known[place] = self._values[slot]
                 state.times[place] = self._times[slot]
 
@@ -291,9 +277,7 @@ class RuleNetwork:
         watches = self._watches_of[at]
         for place in places:
             self._low[watches[place]], self._high[watches[place]] = program.band(state, place)
-        if state.due_ms and state.due_ms != self._queued[at]:
-            self._queued[at] = state.due_ms
-            heapq.heappush(self._heap, (state.due_ms, at))
+        self._timers.put(at)
 
     def take(self) -> list[Fired]:
         """The edges since it was last called, in order; of one entry those of higher priority first."""

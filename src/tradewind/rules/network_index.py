@@ -10,6 +10,9 @@ from operator import itemgetter
 from typing import Any
 
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
+#: In all plans of a key, so that one that sends ever other points does not fill the memory.
+MAX_FIELDS = 20_000
+Found = tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[float]]
 
 
 class Plan:
@@ -37,11 +40,22 @@ class KeyIndex:
         self.newest = -1
         self._plan: Plan | None = None
 
-    def plan_for(self, fields: list[str], watches: Sequence[Sequence[int]]) -> Plan:
+    def read(self, data: str, watches: Sequence[Sequence[int]]) -> Found:
+        """Of `id:value,id:value,…`: slots and their values, watches and theirs."""
+        if "," not in data:
+            field, _, text = data.partition(":")
+            slot = self.slots.get(field)
+            if slot is None:
+                return (), (), (), ()
+            value, readers = float(text), watches[slot]
+            return (slot,), (value,), readers, (value,) * len(readers)
+        flat = data.replace(":", ",").split(",")
+        fields = flat[::2]
         plan = self._plan
         if plan is None or plan.fields != fields:
             plan = self._plan = Plan(fields, self.slots, watches)
-        return plan
+        values = list(map(float, plan.pick_slots(flat[1::2])))
+        return plan.slots, values, plan.watches, plan.pick_watches(values)
 
 
 def _picker(places: list[int], size: int) -> Pick:

@@ -40,8 +40,8 @@ class PatientReader:
             # The server answers in order: what was written before it told this time arrives with the answer.
             until = await self._clock.look()
             await asyncio.wait([reading], timeout=MORE_S if self._has_more else GRACE_S)
-        if not reading.done():
             self._has_more = False
+        if not reading.done():
             return None, until
         self._reading = None
         batch = reading.result()

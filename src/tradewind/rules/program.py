@@ -101,17 +101,11 @@ class RuleProgram:
             if timer is not None:  # it begins to last anew
                 timer.stop()
         moved = []
-        for k in touched:
-            moves = self._evaluate(state, k, event, moment)
+        for k in dict.fromkeys((*touched, *self._timed)) if self._timed else touched:
+            moves = self._evaluate(state, k, event if k in touched else moment, moment)
             is_changed |= moves > 0
             if moves > 1:
                 moved.append(k)
-        for k in self._timed:
-            if k not in touched:
-                moves = self._evaluate(state, k, moment, moment)
-                is_changed |= moves > 0
-                if moves > 1:
-                    moved.append(k)
         level = self._root(state.levels)
         edge, at_ms, is_moved = self._step(state, level, event, moment, self._is_pulsed(state, level, again))
         state.due_ms = self._due(state, moment)
@@ -130,7 +124,7 @@ class RuleProgram:
         the lower bound is above the upper one."""
         low, high = -math.inf, math.inf
         for k in self._readers[place]:
-            its_low, its_high = self.leaves[k].band(state.known, state.was[k])
+            its_low, its_high = self.leaves[k].band(state.known, state.was[k], place)
             low, high = max(low, its_low), min(high, its_high)
         return low, high
 
@@ -142,10 +136,8 @@ class RuleProgram:
 
     def results(self, state: RuleState, moment_ms: int) -> dict[str, dict[str, Any]]:
         """Each condition by its field (else source; `#2` when it comes again): `matched`, `actual_value`."""
-        return {
-            name: {"matched": state.levels[k], "actual_value": self._actual(state, k, moment_ms)}
-            for k, name in enumerate(self.names)
-        }
+        found = ((name, state.levels[k], self._actual(state, k, moment_ms)) for k, name in enumerate(self.names))
+        return {name: {"matched": level, "actual_value": actual} for name, level, actual in found}
 
     def level(self, state: RuleState) -> bool | None:
         """Of all conditions together, without delays of the rule."""
@@ -277,7 +269,7 @@ class RuleProgram:
             for at in times:
                 if at and (not due or at < due):
                     due = at
-        return due
+        return max(due, moment + 1) if due else 0  # whatever was stored, time goes on
 
     def _verdict(self, state: RuleState, edge: str, cause: str, at_ms: int, moved: list[int], address: str) -> Verdict:
         matched = (k for k, level in enumerate(state.levels) if level is (edge == "rise"))

@@ -1,5 +1,6 @@
 // The live page: one event stream in, a list of panels out. A new room adds its panel to PANELS.
 
+import { alarms } from "./alarms.js";
 import { installTips, setData, setText } from "./dom.js";
 import { flow } from "./flow_view.js";
 import { flows } from "./flows.js";
@@ -8,9 +9,10 @@ import { frame } from "./frame.js";
 import { History } from "./history.js";
 import { health, queues, tasks, throughput, workers } from "./panels.js";
 import { channels, commands, models, points } from "./points.js";
+import { rules } from "./rules.js";
 import { language, toggleLanguage, word } from "./words.js";
 
-const PANELS = [health, throughput, flow, flows, points, models, channels, commands, queues, workers, tasks];
+const PANELS = [health, alarms, throughput, flow, flows, points, models, rules, channels, commands, queues, workers, tasks];
 
 const EVENTS = "api/v1/events";
 const STALE_AFTER = 5000;

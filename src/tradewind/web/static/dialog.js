@@ -1,4 +1,4 @@
-// Asking the reader: a question with some fields, and a line that says how a call went.
+// Asking the reader: a question with some fields; something to read; a line that says how a call went.
 
 import { button, element, setData, setText } from "./dom.js";
 import { word } from "./words.js";
@@ -41,6 +41,21 @@ export function ask(question, { yes = "yes", fields = [], isDangerous = false } 
     dialog.showModal();
     (inputs[0] ?? (isDangerous ? cancel : confirm)).focus();
   });
+}
+
+/** Lines to read, until the reader closes them. */
+export function show(title, lines) {
+  const heading = element("p", { class: "title" });
+  const text = element("pre");
+  setText(heading, title);
+  setText(text, lines.join("\n"));
+  const close = button("main", () => dialog.close());
+  setText(close, word("close"));
+  const dialog = element("dialog", { class: "report" }, heading, text, element("div", { class: "buttons" }, close));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  close.focus();
 }
 
 let timer = 0;

@@ -1,0 +1,91 @@
+"""Goals and verdicts: what was found, and whether Tradewind keeps its promises. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from embedded import EmbeddedFigures
+from endtoend import EndFigures
+from influx import BARE, CALLS, InfluxFigures, ours
+from trend import TrendFigures
+
+#: By how much the lag may differ between "at 10 s" and "at the end" without counting as growing, in ms.
+GROWTH_MS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`found` says in words what stands behind a value that is itself a ratio or a difference."""
+
+    words: str
+    on: str
+    value: float
+    limit: float
+    unit: str
+    is_least: bool = False
+    found: str = ""
+
+    @property
+    def is_reached(self) -> bool:
+        """Never of NaN: what was not measured is not reached."""
+        return self.value >= self.limit if self.is_least else self.value <= self.limit
+
+    @property
+    def ratio(self) -> float:
+        """At least 1 when it is reached; NaN where a ratio says nothing."""
+        if self.is_least:
+            return self.value / self.limit
+        return self.limit / self.value if self.value > 0 else math.nan
+
+
+def of_embedded(found: EmbeddedFigures) -> list[Verdict]:
+    return [
+        Verdict(f"sustained writes, batches of {size.batch:,}", "embedded", size.rate, 200_000, "samples/s",
+                is_least=True)
+        for size in found.sizes
+    ]  # fmt: skip
+
+
+def of_influx(found: InfluxFigures) -> list[Verdict]:
+    def against(mine: str, other: str) -> str:
+        return f"{found.ways[mine].rate:,.0f} against {found.ways[other].rate:,.0f} samples/s"
+
+    verdicts = []
+    bare = found.ways[BARE]
+    for each in CALLS:
+        mine = found.ways[ours(each)]
+        words = f"{mine.name} / {BARE}"
+        verdicts.append(
+            Verdict(words, found.server, mine.ratio(bare), 0.8, "×", is_least=True, found=against(mine.name, BARE))
+        )
+    best = max((found.ways[ours(each)] for each in CALLS), key=lambda way: way.rate)
+    for name, way in found.ways.items():
+        if way.name.endswith("dicts"):
+            ratio = best.rate / way.rate
+            verdicts.append(
+                Verdict(
+                    f"{best.name} / {name}", found.server, ratio, 3, "×", is_least=True, found=against(best.name, name)
+                )
+            )
+    for name in found.missing:
+        verdicts.append(Verdict(f"sink / {name}: not installed", found.server, math.nan, 3, "×", is_least=True))
+    return verdicts
+
+
+def of_end(found: EndFigures) -> list[Verdict]:
+    where = f"{found.server} to {found.sink}"
+    words = f"board write → feed → recorder → sink, {found.seconds:.0f} s"
+    lag = f"{found.early_ms:,.0f} ms at 10 s, {found.end_ms:,.0f} ms at the end"
+    return [
+        Verdict(f"{words}: points stored", where, found.rate, 100_000, "points/s", is_least=True),
+        Verdict(f"{words}: growth of the lag", where, found.end_ms - found.early_ms, GROWTH_MS, "ms", found=lag),
+        Verdict(f"{words}: samples that had to wait on disk", where, found.spooled, 0, "samples"),
+    ]
+
+
+def of_trend(found: TrendFigures) -> list[Verdict]:
+    return [
+        Verdict(f"trend of a 1 Hz series, {each.kind.name}, p50", "embedded", each.p50_ms, each.kind.limit_ms, "ms")
+        for each in found.asked
+    ]

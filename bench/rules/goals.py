@@ -1,0 +1,94 @@
+"""Goals and verdicts: what was found, and whether Tradewind keeps its promises. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+
+from backtests import BacktestFigures
+from checks import CheckFigures
+from latency import LatencyFigures
+from listing import ListFigures
+from peers import PeerFigures
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`found` says in words what stands behind a value that is itself a ratio."""
+
+    words: str
+    on: str
+    value: float
+    limit: float
+    unit: str
+    is_least: bool = False
+    found: str = ""
+
+    @property
+    def is_reached(self) -> bool:
+        """Never of NaN: what was not measured is not reached."""
+        return self.value >= self.limit if self.is_least else self.value <= self.limit
+
+    @property
+    def ratio(self) -> float:
+        """At least 1 when it is reached; NaN where the goal is to have none."""
+        if not self.limit:
+            return math.nan
+        if self.is_least:
+            return self.value / self.limit
+        return self.limit / self.value if self.value else math.inf
+
+
+def of_checks(found: CheckFigures) -> list[Verdict]:
+    verdicts = [
+        Verdict(f"{found.rules:,} rules, {words}: {kind['name']}", on, kind[pick].rate, 200_000, "checks/s", True)
+        for words, pick, on in (("in memory", "memory", "one process"), ("feed to stored", "stored", found.server))
+        for kind in found.kinds
+    ]
+    for words, few, every in (
+        ("1,000 points an entry", found.batch_few, found.batch_all),
+        ("one point an entry", found.single_few, found.single_all),
+    ):
+        behind = f"{statistics.median(every):,.0f} against {statistics.median(few):,.0f} ns"
+        ratio = found.ratio(few, every)
+        text = f"cost of a change with {found.rules:,} rules / with 100, {words}"
+        verdicts.append(Verdict(text, "in memory", ratio, 1.2, "×", found=behind))
+    return verdicts
+
+
+def of_latency(found: LatencyFigures) -> list[Verdict]:
+    rate = found.changes / found.seconds if found.seconds else 0
+    words = f"point change to alarm stored and announced, {found.rules:,} rules, {rate:,.0f} changes/s: "
+    return [
+        Verdict(words + "p50", found.server, found.p50_ms, 5, "ms"),
+        Verdict(words + "p99", found.server, found.p99_ms, 20, "ms"),
+        Verdict(words + "alarms not announced", found.server, found.lost, 0, "alarms"),
+        Verdict("the changes that were written", found.server, rate, 9_900, "changes/s", True),
+    ]
+
+
+def of_listing(found: ListFigures) -> list[Verdict]:
+    words = f"{found.alarms:,} open alarms by level, first page of 100: "
+    pairs = [
+        ("store, p50", found.store_p50), ("store, p99", found.store_p99),
+        ("over HTTP, p50", found.http_p50), ("over HTTP, p99", found.http_p99),
+    ]  # fmt: skip
+    return [Verdict(words + name, found.server, value, 20, "ms") for name, value in pairs]
+
+
+def of_peers(found: PeerFigures) -> list[Verdict]:
+    best, mine = found.best, found.ours[0]
+    if best is None:
+        return [Verdict("checks / the fastest peer", "in memory", math.nan, 5, "×", True, "no peer is installed")]
+    ratio = statistics.median(a / b for a, b in zip(mine.rates, best.rates, strict=True))
+    behind = f"{mine.rate:,.0f} against {best.rate:,.0f} checks/s"
+    return [Verdict(f"checks / the fastest peer ({best.name})", "in memory", ratio, 5, "×", True, behind)]
+
+
+def of_backtests(found: BacktestFigures) -> list[Verdict]:
+    return [
+        Verdict(f"back-test, {case.name}, over {case.over}", "in memory", case.rate.rate, 1e6, "samples/s", True)
+        for case in found.cases
+        if case.is_vectorised
+    ]

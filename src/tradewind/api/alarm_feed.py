@@ -1,0 +1,179 @@
+"""Transitions of alarms for who watches them: one listener on `alarm:events` for all watchers of this process.
+
+What happened goes out with the alarm as it is then. Who reads slowly loses the oldest and is told how many; events may
+be missed while Redis is away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager, suppress
+from typing import Any
+
+import structlog
+from redis.exceptions import RedisError
+
+from tradewind import codec
+from tradewind.alarms.listing import AlarmQuery
+from tradewind.alarms.record import Alarm
+from tradewind.alarms.store import AlarmStore
+from tradewind.errors import Invalid, Overloaded, TradewindError
+from tradewind.points.plane import PointPlane
+
+logger = structlog.get_logger("tradewind.api")
+MAX_WATCHERS = 500
+MAX_WAITING = 1000
+RECONNECT_S = 0.5
+#: Events whose alarms are read with one command.
+TOGETHER = 200
+
+
+class AlarmWatcher:
+    def __init__(self, wanted: AlarmQuery) -> None:
+        self._wanted = wanted
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._lost = 0
+        self._news = asyncio.Event()
+        self._is_closed = False
+
+    def push(self, event: dict[str, Any], alarm: Alarm) -> None:
+        if not fits(self._wanted, alarm):
+            return
+        if len(self._waiting) >= MAX_WAITING:
+            self._waiting.popleft()
+            self._lost += 1
+        self._waiting.append(event)
+        self._news.set()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._news.set()
+
+    async def next(self) -> tuple[str, dict[str, Any]] | None:
+        """Name and body of the next event; None when the server stops."""
+        while not self._waiting and not self._is_closed:
+            self._news.clear()
+            await self._news.wait()
+        if self._is_closed:
+            return None
+        if self._lost:
+            lost, self._lost = self._lost, 0
+            return "lost", {"count": lost}
+        return "alarm", self._waiting.popleft()
+
+
+class AlarmFeed:
+    def __init__(self, plane: PointPlane, alarms: AlarmStore) -> None:
+        self._plane = plane
+        self._alarms = alarms
+        self._watchers: set[AlarmWatcher] = set()
+        self._listener: asyncio.Task[None] | None = None
+        self._listening = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._listener is not None
+
+    @contextmanager
+    def watch(self, wanted: AlarmQuery) -> Iterator[AlarmWatcher]:
+        """Raises Overloaded."""
+        if len(self._watchers) >= MAX_WATCHERS:
+            raise Overloaded(f"{MAX_WATCHERS} watch alarms already", code="too_many_watchers", hint="ask again later")
+        watcher = AlarmWatcher(wanted)
+        if self._is_closed:
+            watcher.close()
+        elif self._listener is None:
+            self._listener = asyncio.create_task(self._listen(), name="api-alarms")
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers:
+                self._stop()
+
+    async def ready(self) -> None:
+        """Returns when nothing that happens from now on is missed."""
+        await self._listening.wait()
+
+    def close(self) -> None:
+        """Let everybody go; later watchers end at once."""
+        self._is_closed = True
+        self._listening.set()
+        for watcher in self._watchers:
+            watcher.close()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            self._listener = None
+            self._listening = asyncio.Event() if not self._is_closed else self._listening
+
+    async def _listen(self) -> None:
+        channel, is_open = self._plane.keys.alarm_events(), self._listening
+        while True:
+            async with self._plane.link.new_client() as client, aclosing(client.pubsub()) as messages:
+                with suppress(RedisError):
+                    await messages.subscribe(channel)
+                    async for message in messages.listen():
+                        is_open.set()  # the first message says that we are subscribed
+                        if message["type"] == "message":
+                            await self._tell([message["data"], *await _more(messages)])
+            is_open.clear()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _tell(self, messages: list[bytes]) -> None:
+        events = [event for message in messages if (event := _decoded(message)) is not None]
+        try:
+            found = await self._alarms.find([event["alarm_id"] for event in events])
+        except TradewindError as error:
+            logger.warning("alarms cannot be watched", error=error.message)
+            return
+        for event, alarm in zip(events, found, strict=True):
+            if alarm is None:  # removed since
+                continue
+            told = {"event": event.get("event"), "at": event.get("timestamp"), "alarm": alarm.to_json()}
+            for watcher in self._watchers:
+                watcher.push(told, alarm)
+
+
+def fits(wanted: AlarmQuery, alarm: Alarm) -> bool:
+    """Whether a list with these filters would show it."""
+    source = wanted.source
+    return (
+        (not wanted.status or alarm.status in wanted.status)
+        and (not wanted.level or alarm.level in wanted.level)
+        and (not wanted.category or alarm.category in wanted.category)
+        and (not wanted.rule_id or alarm.rule_id == wanted.rule_id)
+        and (
+            not source
+            or alarm.source_point == source
+            or (source.endswith("*") and alarm.source_point.startswith(source[:-1]))
+        )
+        and (wanted.from_ms is None or alarm.first_seen >= wanted.from_ms)
+        and (wanted.to_ms is None or alarm.first_seen <= wanted.to_ms)
+    )
+
+
+async def _more(messages: Any) -> list[bytes]:
+    """What has come already, so that a flood is read in pieces."""
+    found: list[bytes] = []
+    while len(found) < TOGETHER:
+        message = await messages.get_message(ignore_subscribe_messages=True, timeout=0)
+        if message is None:
+            break
+        found.append(message["data"])
+    return found
+
+
+def _decoded(message: bytes) -> dict[str, Any] | None:
+    try:
+        event = codec.decode(message)
+    except Invalid as error:
+        logger.error("an event of an alarm cannot be read", error=error.message)
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("alarm_id"), str) else None

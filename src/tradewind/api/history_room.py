@@ -1,0 +1,80 @@
+"""What the API needs of the history of a station, and how it shows it."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from tradewind.history.policy import Policy
+from tradewind.history.query import HistoryQuery
+from tradewind.history.sink import SeriesInfo, SinkStats
+from tradewind.history.status import Figures
+from tradewind.history.store import HistoryStore, RefusedSample
+from tradewind.settings import Settings
+
+QUALITIES = ("good", "uncertain", "bad")
+#: Words among the recorder's figures; all others are numbers.
+WORDS = ("recorder", "sink", "sink_error", "policy_error")
+
+
+class HistoryServices(Protocol):
+    """What the API needs of the history room of a station."""
+
+    @property
+    def store(self) -> HistoryStore: ...
+    @property
+    def settings(self) -> Settings: ...
+
+    async def questions(self) -> HistoryQuery:
+        """What answers questions; does not raise SinkAway."""
+        ...
+
+
+def policy_view(policy: Policy) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(policy)
+    return found
+
+
+def series_view(info: SeriesInfo, unit: str) -> dict[str, Any]:
+    return {
+        "address": info.address,
+        "unit": unit,
+        "first_ts": info.first_ms,
+        "last_ts": info.last_ms,
+        "count": info.count,
+    }
+
+
+def recorder_view(fields: dict[str, str]) -> dict[str, Any]:
+    """The recorder's figures as numbers and words; what another version wrote beside them is left out."""
+    found: dict[str, Any] = msgspec.structs.asdict(Figures())
+    for name in found:
+        text = fields.get(name)
+        if text is not None:
+            found[name] = text if name in WORDS else int(text) if text.lstrip("-").isdigit() else 0
+    return found
+
+
+def sink_view(stats: SinkStats) -> dict[str, Any]:
+    return {
+        "rows": stats.rows,
+        "bytes": stats.bytes,
+        "series": stats.series,
+        "oldest_ts": stats.oldest_ms,
+        "newest_ts": stats.newest_ms,
+        "raw_from": stats.raw_from_ms,
+        "minute_from": stats.minute_from_ms,
+        "hour_from": stats.hour_from_ms,
+        "problems": list(stats.problems),
+    }
+
+
+def refused_view(sample: RefusedSample) -> dict[str, Any]:
+    return {
+        "series": sample.series,
+        "ts": sample.ts_ms,
+        "value": sample.value,
+        "reason": sample.reason,
+        "at": sample.at_ms,
+    }

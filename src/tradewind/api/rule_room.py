@@ -1,0 +1,87 @@
+"""What the API needs of the rules, alarms and notifications of a station, and how it shows a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tradewind.alarms.statistics import AlarmStatistics
+from tradewind.alarms.store import AlarmStore
+from tradewind.clock import iso
+from tradewind.notify.store import NotifyStore
+from tradewind.points.plane import PointPlane
+from tradewind.rules.backtest_series import Series
+from tradewind.rules.definitions import Definitions
+from tradewind.rules.dry_run import DryRun
+from tradewind.rules.history import RuleFigures
+from tradewind.rules.spec import Rule
+from tradewind.rules.standing import read_active
+from tradewind.rules.store import RuleStore
+
+STATES = ("active", "inactive", "waiting", "stopped", "disabled", "faulty")
+#: What is shown with a rule and is not of its definition; a definition that comes back with it is taken without.
+SHOWN = ("state", "figures", "problems")
+
+
+class RuleServices(Protocol):
+    """What the API needs of the rule room of a station."""
+
+    @property
+    def plane(self) -> PointPlane: ...
+    @property
+    def rules(self) -> RuleStore: ...
+    @property
+    def alarms(self) -> AlarmStore: ...
+    @property
+    def notify(self) -> NotifyStore: ...
+
+    async def test(self, rule: Rule) -> DryRun:
+        """What the rule says of the plant now; nothing is done."""
+        ...
+
+    async def recorded(self, addresses: Sequence[str], from_ms: int, to_ms: int) -> Mapping[str, Series]:
+        """What the history has of these sources, both times included."""
+        ...
+
+    async def statistics(self, talkers: int = 10) -> AlarmStatistics: ...
+
+
+async def rule_views(room: RuleServices, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each as it is stored, with how it stands, what it did, and what is wrong with it."""
+    now, ids = await room.rules.load(), [document["id"] for document in documents]
+    figures, active = await room.rules.history.figures(ids), await read_active(room.plane, ids)
+    problems: dict[str, list[dict[str, str]]] = {}
+    for problem in now.problems:
+        owner, _, path = problem.path.partition(".")
+        problems.setdefault(owner, []).append({"code": problem.code, "path": path, "hint": problem.hint})
+    return [
+        {
+            **document,
+            "state": _state(document, now, figures[document["id"]], active[document["id"]]),
+            "figures": figures_view(figures[document["id"]]),
+            "problems": problems.get(document["id"], []),
+        }
+        for document in documents
+    ]
+
+
+def figures_view(figures: RuleFigures) -> dict[str, Any]:
+    return {
+        "executions": figures.executions,
+        "triggered": figures.triggered,
+        "failed": figures.failed,
+        "success_rate": figures.success_rate,
+        "mean_ms": figures.mean_ms,
+        "last_at": iso(figures.last_ms) if figures.last_ms else None,
+        "stopped_at": iso(figures.stopped_ms) if figures.stopped_ms else None,
+    }
+
+
+def _state(document: dict[str, Any], now: Definitions, figures: RuleFigures, is_active: bool | None) -> str:
+    if document["id"] not in now.specs:
+        return "faulty"
+    if not document.get("enabled", True):
+        return "disabled"
+    if figures.stopped_ms:
+        return "stopped"
+    return "waiting" if is_active is None else "active" if is_active else "inactive"

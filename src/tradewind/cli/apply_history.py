@@ -1,0 +1,74 @@
+"""The part of `tradewind apply` for what is recorded: `history.yaml`, and the policy of a station in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tradewind.errors import Invalid, Problem
+
+if TYPE_CHECKING:
+    from tradewind.cli.http import Http
+    from tradewind.points.difference import Difference
+    from tradewind.points.yaml_text import YamlText
+
+POLICY = "policy"
+FILES = ("history.yaml", "history.yml", "history.json")
+
+
+def read_wanted_history(folder: Path) -> tuple[dict[str, Any], list[Problem]]:
+    """The policy as a station would show it, by its one name; empty when the folder has none. All that is wrong."""
+    found: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name in (name for name in FILES if (folder / name).is_file()):
+        if found or problems:
+            problems.append(Problem("duplicate_id", name, "one file says what is recorded: remove the others"))
+            continue
+        try:
+            found[POLICY] = _policy_of((folder / name).read_bytes(), name)
+        except Invalid as error:
+            problems += error.problems
+    return found, problems
+
+
+def read_policy_file(name: str) -> dict[str, Any]:
+    """Of a file, or of stdin (`-`). Raises Invalid with the lines of all that is wrong."""
+    import sys
+
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
+    return _policy_of(data, "stdin" if name == "-" else name)
+
+
+def present_history(station: Http, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What the station has, if the folder speaks of it."""
+    return {POLICY: station.get("/history/policy")} if wanted else {}
+
+
+def put_history(station: Http, wanted: Mapping[str, Any], found: Difference, done: list[str]) -> None:
+    """Adds what was applied to `done`."""
+    if found.added or found.changed:
+        station.put("/history/policy", wanted[POLICY])
+        done.append("history policy")
+
+
+def _policy_of(data: bytes, name: str) -> dict[str, Any]:
+    import msgspec
+
+    from tradewind.history.policy import read_policy
+    from tradewind.points.yaml_text import read_yaml
+
+    text = read_yaml(data, name)
+    try:
+        policy: dict[str, Any] = msgspec.to_builtins(read_policy(text.value))
+    except Invalid as error:
+        problems = [Problem(p.code, _place(text, name, p.path), p.hint) for p in error.problems]
+        raise Invalid(f"{name}: {error.message}", code=error.code, hint=error.hint, problems=problems) from None
+    return policy
+
+
+def _place(text: YamlText, name: str, path: str) -> str:
+    return f"{name}:{text.line_of(path)}:{path}"

@@ -1,0 +1,238 @@
+"""`tradewind history export` and `import`: history to a file and back, with a progress bar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tradewind.cli.group import Session
+from tradewind.cli.output import plain
+from tradewind.errors import Conflict, Invalid, Problem, TradewindError, Unavailable
+
+if TYPE_CHECKING:
+    from tradewind.history.sample import Row
+
+#: Rows of one request, and how long it may take.
+PART = 20_000
+WAIT_S = 90.0
+#: How often an import looks at the bar.
+EVERY = 1000
+
+
+def export(
+    ctx: typer.Context,
+    series: Annotated[
+        list[str], typer.Argument(metavar="SERIES…", help="comsrv:1001:m:10001; with a * all recorded ones that fit.")
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is stdout, and the default.")
+    ] = "-",
+    kind: Annotated[
+        str, typer.Option("--format", metavar="csv|parquet", help="csv unless FILE ends in .parquet.")
+    ] = "",
+    since: Annotated[str, typer.Option("--from", metavar="TIME", help="-1h, -7d, ISO or milliseconds.")] = "-1d",
+    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The same; not included.")] = "now",
+    bucket: Annotated[str, typer.Option("--bucket", metavar="SPAN", help="raw, or such as 1m.")] = "raw",
+    agg: Annotated[list[str] | None, typer.Option("--agg", metavar="NAME", help="Of each bucket; mean.")] = None,
+    layout: Annotated[str, typer.Option("--layout", metavar="long|wide", help="Wide: a column a series.")] = "long",
+    times: Annotated[str, typer.Option("--time", metavar="ms|iso", help="How CSV writes times.")] = "ms",
+) -> None:
+    """Write samples, or buckets of them, to a CSV or Parquet file. All or nothing: no half a file is left."""
+    from tradewind.clock import now_ms
+    from tradewind.history.times import time_ms
+
+    cli: Session = ctx.obj
+    kind = kind or ("parquet" if output.endswith(".parquet") else "csv")
+    if output == "-" and (cli.is_json or (kind == "parquet" and sys.stdout.isatty())):
+        raise Invalid("the file cannot go to stdout", code="no_file", hint="name a file with --output")
+    now = now_ms()
+    period = {"series": series, "from": time_ms(since, now, "--from"), "to": time_ms(until, now, "--to")}
+    asked = {**period, "bucket": bucket, "agg": agg, "format": kind, "layout": layout, "time": times}
+    is_counted = kind == "csv" and bucket == "raw" and layout == "long"
+    total = _count(cli, period) if is_counted and cli.out.is_live else None
+    with _bar(cli, "export", total) as step:
+        rows, size = _write(cli, cli.station.data("/history/export", asked), output, step if is_counted else None)
+    if output == "-":
+        return
+    told: dict[str, Any] = {"file": output, "format": kind, "bytes": size}
+    if kind == "csv":
+        told["rows"] = rows
+    cli.out.show(told, lambda: f"wrote {plain(output)}: {f'{rows} rows, ' if kind == 'csv' else ''}{size} bytes")
+
+
+def import_file(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="CSV; - is stdin.")],
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad rows out, name them, store the rest.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the file.")] = False,
+) -> int:
+    """Store samples from a CSV: ts,address,value[,quality], or ts and a column for each address.
+
+    The file is checked as a whole first. The same file again changes nothing.
+    """
+    cli: Session = ctx.obj
+    with _opened(file) as stream:
+        problems: list[Problem] = []
+        with _bar(cli, "check", _size_of(stream)) as step:
+            rows = sum(1 for _ in _rows(stream, problems.append, step))
+        if problems and not skip_bad:
+            message = f"{len(problems)} bad rows in {file}: nothing was stored"
+            hint = "correct what is named, or leave these rows out with --skip-bad"
+            raise Invalid(message, code="bad_rows", hint=hint, problems=problems)
+        for problem in problems:
+            cli.out.note(f"left out: {problem.path}: {problem.hint}")
+        stored, refused = (0, []) if dry_run else _send(cli, stream, rows, len(problems))
+    for each in refused[:20]:
+        cli.out.note(f"refused: {each['series']} at {each['ts']}: {each['reason']}")
+    view = {
+        "file": file,
+        "dry_run": dry_run,
+        "rows": rows,
+        "stored": stored,
+        "refused": refused,
+        "left_out": [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems],
+    }
+    done = f"{rows} rows are good" if dry_run else f"stored {stored} of {rows} rows"
+    more = [f"{len(refused)} refused"] if refused else []
+    more += [f"{len(problems)} left out"] if problems else []
+    cli.out.show(view, lambda: ", ".join([done, *more]))
+    return 1 if refused else 0
+
+
+def _send(cli: Session, stream: IO[bytes], rows: int, bad: int) -> tuple[int, list[dict[str, Any]]]:
+    """Stored rows, and those that the sink refused. An error says how far it came."""
+    stored, sent, refused = 0, 0, list[dict[str, Any]]()
+    seen: list[Problem] = []
+    with _bar(cli, "import", rows) as step:
+        try:
+            for part in _parts(_rows(stream, seen.append, None)):
+                if len(seen) > bad:
+                    message = "the file has other bad rows than when it was checked"
+                    raise Conflict(message, code="file_changed", hint="import it again when nobody writes to it")
+                answer = cli.station.post("/history/import", {"rows": part}, wait_s=WAIT_S)
+                stored += answer["stored"]
+                refused += answer["refused"]
+                sent += len(part)
+                step(len(part))
+        except TradewindError as error:
+            error.add_note(f"{stored} of {rows} rows are stored; import the same file again, which does no harm")
+            raise
+    return stored, refused
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    part: list[Row] = []
+    for row in rows:
+        part.append(row)
+        if len(part) == PART:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _rows(
+    stream: IO[bytes], on_problem: Callable[[Problem], None], step: Callable[[int], None] | None
+) -> Iterator[Row]:
+    from tradewind.history.import_csv import read_csv
+
+    stream.seek(0)
+    yield from read_csv(_lines(stream, step), on_problem)
+
+
+def _lines(stream: IO[bytes], step: Callable[[int], None] | None) -> Iterator[str]:
+    """What is no UTF-8 stays in its line, which is bad then."""
+    size = 0
+    for count, line in enumerate(stream, 1):
+        size += len(line)
+        if step is not None and count % EVERY == 0:
+            step(size)
+            size = 0
+        yield line.decode("utf-8", "surrogateescape")
+    if step is not None:
+        step(size)
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    """A file that can be read twice."""
+    try:
+        stream: IO[bytes] = tempfile.TemporaryFile() if file == "-" else open(file, "rb")  # noqa: SIM115
+    except OSError as error:
+        raise Invalid(
+            f"cannot read {file}: {error.strerror}", code="no_file", hint="name a file that is there"
+        ) from error
+    with stream:
+        if file == "-":
+            shutil.copyfileobj(sys.stdin.buffer, stream)
+        yield stream
+
+
+def _size_of(stream: IO[bytes]) -> int:
+    return stream.seek(0, os.SEEK_END)
+
+
+def _write(cli: Session, pieces: Iterator[bytes], output: str, step: Callable[[int], None] | None) -> tuple[int, int]:
+    """Rows (of CSV) and bytes written. A file takes its name only when it is whole."""
+    rows = size = 0
+
+    def put(file: IO[bytes]) -> None:
+        nonlocal rows, size
+        for piece in pieces:
+            file.write(piece)
+            lines = piece.count(b"\n")
+            rows, size = rows + lines, size + len(piece)
+            if step is not None:
+                step(lines)
+
+    if output == "-":
+        put(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return rows - 1, size
+    part = f"{output}.part"
+    try:
+        try:
+            with open(part, "wb") as file:
+                put(file)
+            os.replace(part, output)
+        except BaseException:
+            if os.path.exists(part):
+                os.unlink(part)
+            raise
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {output}: {error.strerror}", code="no_file", hint="name a file that you may write"
+        ) from error
+    return rows - 1, size
+
+
+def _count(cli: Session, period: dict[str, Any]) -> int | None:
+    """How many samples there are, for the bar; None when it cannot be asked at once."""
+    try:
+        found = cli.station.get("/history/statistics", period)
+    except TradewindError:
+        return None
+    return sum(int(item["count"]) for item in found["items"])
+
+
+@contextmanager
+def _bar(cli: Session, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr when that is a terminal. `total` None: only how much is done."""
+    if not cli.out.is_live:
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=cli.out.side, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)

@@ -1,0 +1,166 @@
+"""How history looks on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tradewind.cli.output import cell, facts, status_cell, table
+from tradewind.cli.times import clock_time, span
+from tradewind.clock import iso, now_ms
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+QUALITIES = ("good", "uncertain", "bad")
+
+
+def number(value: float | None) -> str | None:
+    return None if value is None else f"{value:.10g}"
+
+
+def moment(ts: int | None) -> str | None:
+    return None if ts is None else clock_time(iso(ts))
+
+
+def range_view(found: dict[str, Any]) -> RenderableType:
+    """One series: a column for each number. Several: in buckets beside each other, samples below each other."""
+    series, columns = found["series"], found["columns"]
+    is_raw = "quality" in columns
+    if len(series) > 1 and not is_raw and len(columns) == 2:
+        rows_at: dict[int, list[str | None]] = {}
+        for at, each in enumerate(series):
+            for ts, value in each["samples"]:
+                rows_at.setdefault(ts, [None] * len(series))[at] = number(value)
+        headings = ["time", *(_title(each) for each in series)]
+        rows: list[list[Any]] = [[moment(ts), *rows_at[ts]] for ts in sorted(rows_at)]
+        return table(headings, rows, empty="no samples in that time", right=headings[1:])
+    headings = ["time", *columns[1:]]
+    if len(series) > 1:
+        headings.insert(1, "series")
+    rows = []
+    for each in series:
+        for ts, *values in each["samples"]:
+            told: list[Any] = [number(value) for value in values]
+            if is_raw:
+                told[-1] = status_cell(QUALITIES[int(values[-1])])
+            rows.append([moment(ts), *([_title(each)] if len(series) > 1 else []), *told])
+    numbers = [name for name in columns[1:] if name != "quality"]
+    return table(headings, rows, empty="no samples in that time", right=numbers)
+
+
+def range_notes(found: dict[str, Any]) -> Iterator[str]:
+    """What an answer lacks."""
+    for each in found["series"]:
+        name = each["address"]
+        if not each["complete"]:
+            hint = "" if each["bucket_ms"] else "; --bucket 1m or 1h may reach further back"
+            yield f"{name}: retention has removed what lies before {moment(each['available_from'])}{hint}"
+        if each["truncated"]:
+            yield f"{name}: there is more; go on with --from {each['next_from']}, or raise --limit"
+        for begin, end in each["gaps"][:5]:
+            yield f"{name}: nothing for {span((end - begin) / 1000)} from {moment(begin)}"
+        if len(each["gaps"]) > 5:
+            yield f"{name}: and {len(each['gaps']) - 5} more gaps"
+
+
+def latest_view(items: list[dict[str, Any]]) -> RenderableType:
+    now = now_ms()
+    rows = [
+        (i["address"], number(i["value"]), i["unit"], i["quality"] and status_cell(i["quality"]), moment(i["ts"]),
+         None if i["ts"] is None else f"{span((now - i['ts']) / 1000)} ago")
+        for i in items
+    ]  # fmt: skip
+    return table(("series", "value", "unit", "quality", "time", "age"), rows, empty="no series", right=("value",))
+
+
+def series_view(items: list[dict[str, Any]]) -> RenderableType:
+    rows = [(i["address"], i["unit"], i["count"], moment(i["first_ts"]), moment(i["last_ts"])) for i in items]
+    headings = ("series", "unit", "samples", "first", "last")
+    return table(headings, rows, empty="nothing is recorded", right=("samples",))
+
+
+def figures_view(found: dict[str, Any]) -> RenderableType:
+    names = ("min", "max", "mean", "stddev", "first", "last", "integral")
+    rows = [
+        (i["address"], i["unit"], i["count"], *(number(i[name]) for name in names), _share(i["good_share"]),
+         "yes" if i["complete"] else f"from {moment(i['available_from'])}")
+        for i in found["items"]
+    ]  # fmt: skip
+    headings = ("series", "unit", "samples", *names, "good", "complete")
+    return table(headings, rows, empty="no series", right=("samples", *names, "good"))
+
+
+def is_recording(status: dict[str, Any]) -> bool:
+    """Nothing is wrong with what is off."""
+    if not status["enabled"]:
+        return True
+    recorder = status["recorder"]
+    return recorder is not None and recorder["sink"] != "away" and not status["sink"]["error"]
+
+
+def status_view(status: dict[str, Any]) -> RenderableType:
+    recorder, sink = status["recorder"], status["sink"]
+    pairs: list[tuple[str, Any]] = [("history", "on" if status["enabled"] else "off (history.enabled)")]
+    if recorder is None:
+        pairs.append(("recorder", "none has ever run"))
+    else:
+        pairs += _recorder(recorder)
+    pairs.append(("sink", f"{sink['kind']}{': ' + sink['error'] if sink['error'] else ''}"))
+    if sink["stats"] is not None:
+        stats = sink["stats"]
+        pairs += [
+            ("samples", f"{stats['rows']} in {stats['series']} series, {size(stats['bytes'])}"),
+            ("oldest", moment(stats["oldest_ts"]) or "-"),
+            ("newest", moment(stats["newest_ts"]) or "-"),
+            ("kept from", f"samples {_kept(stats['raw_from'])}, minutes {_kept(stats['minute_from'])}, "
+             f"hours {_kept(stats['hour_from'])}"),
+        ]  # fmt: skip
+        pairs += [("problem", problem) for problem in stats["problems"]]
+    pairs += [
+        ("refused", f"{each['series']} {each['value']} at {moment(each['ts'])}: {each['reason']}")
+        for each in status["refused"][:5]
+    ]
+    return facts(pairs)
+
+
+def size(count: float) -> str:
+    """`12.3 MB`"""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def _recorder(recorder: dict[str, Any]) -> list[tuple[str, Any]]:
+    left_out = {name: recorder[name] for name in ("refused", "not_finite", "unreadable", "thinned", "missed")}
+    dropped = {name: recorder[f"dropped_{name}"] for name in ("bytes", "age", "corrupt")}
+    said = span((now_ms() - recorder["at_ms"]) / 1000)
+    pairs: list[tuple[str, Any]] = [
+        ("recorder", f"{recorder['recorder']}, heard {said} ago"),
+        ("writes", status_cell(recorder["sink"])),
+        ("written", f"{recorder['written']} samples in {recorder['batches']} batches, {recorder['spooled']} by disk"),
+        ("spool", f"{recorder['spool_rows']} samples, {size(recorder['spool_bytes'])}"),
+        ("lag", f"{span(recorder['lag_ms'] / 1000)}, {recorder['behind']} entries"),
+        ("left out", _counts(left_out)),
+        ("dropped", cell(_counts(dropped), "bold red" if recorder["dropped"] else "")),
+    ]
+    pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error") if recorder[name]]
+    return pairs
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "nothing"
+
+
+def _kept(ts: int | None) -> str:
+    return "all" if ts is None else str(moment(ts))
+
+
+def _title(series: dict[str, Any]) -> str:
+    return f"{series['address']} {series['unit']}".strip()
+
+
+def _share(value: float | None) -> str | None:
+    return None if value is None else f"{value:.0%}"

@@ -1,0 +1,251 @@
+"""Rules and their groups over HTTP; the engine runs where edges matter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Eventually, SmallStation
+from tests.api.flow_station import Flows
+from tradewind.clock import now_ms
+from tradewind.history.sample import Row
+
+SOURCE = "comsrv:1001:m:10001"
+#: The example of seed 3.4.2.
+SEED: dict[str, Any] = {
+    "id": "rule_temperature_monitor",
+    "name": "温度监控规则",
+    "description": "监控设备温度超过阈值",
+    "group_id": "group_temperature",
+    "enabled": True,
+    "priority": 5,
+    "conditions": [{"field": "temperature", "operator": ">", "value": "75.0", "source": SOURCE}],
+    "actions": [{"type": "create_alarm", "parameters": {"level": "Critical", "title": "温度告警"}}],
+}
+HOT: dict[str, Any] = {**SEED, "id": "hot", "group_id": ""}
+YAML = """
+name: warm   # a comment
+conditions:
+  - {field: t, operator: ">", value: 30, source: "comsrv:1001:m:10001"}
+"""
+
+
+@pytest.fixture
+async def rulesrv(station: SmallStation) -> AsyncIterator[None]:
+    """Judges the rules of the station."""
+    stop = asyncio.Event()
+    running = asyncio.create_task(station.rules.judge(stop))
+    yield
+    stop.set()
+    await asyncio.wait_for(running, 20)
+
+
+async def show(api: Flows, value: float) -> None:
+    await api.post("/points", {"channels": {"1001": {"m": {"10001": value}}}, "ts": now_ms()})
+
+
+async def test_the_rule_of_the_seed_is_stored_as_it_is_written(api: Flows) -> None:
+    assert await api.error("POST", "/rules", 422, json=SEED) == "bad_rule"  # its group is not there
+    await api.post("/rule-groups", {"id": "group_temperature", "name": "温度"}, 201)
+    made = await api.post("/rules", SEED, 201)
+    assert {name: made[name] for name in SEED} == SEED
+    assert (made["version"], made["state"], made["problems"]) == (1, "waiting", [])
+    assert made["figures"]["executions"] == 0 and made["figures"]["last_at"] is None
+    assert await api.get("/rules/rule_temperature_monitor") == made
+
+
+async def test_a_rule_is_created_replaced_listed_switched_and_removed(api: Flows) -> None:
+    await api.post("/rules", HOT, 201)
+    assert await api.error("POST", "/rules", 409, json=HOT) == "rule_exists"
+    yaml = {"Content-Type": "application/yaml"}
+    warm = await api.ask("PUT", "/rules/warm", 201, content=YAML, headers=yaml)
+    assert (warm["id"], warm["name"], warm["priority"]) == ("warm", "warm", 0)
+    shown = await api.get("/rules/hot")
+    changed = await api.ask("PUT", "/rules/hot", 200, json={**shown, "priority": 9})  # what was read can be sent back
+    assert (changed["priority"], changed["version"]) == (9, 2)
+    assert await api.error("PUT", "/rules/hot", 409, json=shown) == "version_moved"
+    assert await api.error("PUT", "/rules/warm", 422, json=HOT) == "id_mismatch"
+    page = await api.get("/rules", limit=1)
+    assert [item["id"] for item in page["items"]] == ["hot"] and page["next_cursor"] == "hot"
+    last = await api.get("/rules", cursor="hot")
+    assert [item["id"] for item in last["items"]] == ["warm"] and last["next_cursor"] is None
+    off = await api.post("/rules/hot/disable")
+    assert (off["enabled"], off["state"]) == (False, "disabled")
+    assert (await api.post("/rules/hot/disable"))["version"] == off["version"]
+    assert [item["id"] for item in (await api.get("/rules", enabled="false"))["items"]] == ["hot"]
+    assert (await api.post("/rules/hot/enable"))["enabled"] is True
+    assert [item["id"] for item in (await api.get("/rules", search="WARM"))["items"]] == ["warm"]
+    assert len((await api.get("/rules", source=SOURCE))["items"]) == 2
+    await api.ask("DELETE", "/rules/hot", 204)
+    for method, path in (
+        ("GET", ""), ("DELETE", ""), ("POST", "/enable"), ("POST", "/disable"), ("POST", "/test"), ("GET", "/history"),
+    ):  # fmt: skip
+        assert await api.error(method, f"/rules/hot{path}", 404) == "unknown_rule"
+    assert await api.error("GET", "/rules", 422, params={"cursor": "hot"}) == "bad_cursor"
+    assert await api.error("GET", "/rules", 422, params={"enabled": "yes"}) == "unknown_enabled"
+
+
+async def test_a_bad_rule_is_422_with_every_problem(api: Flows) -> None:
+    bad = {**HOT, "conditions": [{**HOT["conditions"][0], "operator": "~"}], "for_ms": -1, "colour": "red"}
+    error = (await api.ask("POST", "/rules", 422, json=bad))["error"]
+    paths = {problem["path"] for problem in error["problems"]}
+    assert {"conditions[0].operator", "for_ms", "colour"} <= paths
+    assert await api.post("/rules/validate", bad) == {"valid": False, "problems": error["problems"]}
+    assert await api.post("/rules/validate", HOT) == {"valid": True, "problems": []}
+    assert await api.error("POST", "/rules", 400, content="{") == "bad_json"
+    assert (await api.get("/rules"))["items"] == []
+
+
+async def test_many_are_put_and_removed_all_or_none(api: Flows) -> None:
+    await api.post("/rules", {**HOT, "id": "old"}, 201)
+    change = {"groups": [{"id": "g"}], "rules": [{**HOT, "group_id": "g"}, {**HOT, "id": "two"}], "remove": ["old"]}
+    broken = {**change, "rules": [HOT, {**HOT, "id": "two", "logic": "most"}]}
+    error = (await api.ask("PUT", "/rules", 422, json=broken))["error"]
+    assert [problem["path"] for problem in error["problems"]] == ["rules[1].logic"]
+    assert (await api.post("/rules/validate", broken))["valid"] is False
+    assert (await api.post("/rules/validate", change)) == {"valid": True, "problems": []}
+    assert [item["id"] for item in (await api.get("/rules"))["items"]] == ["old"]
+    assert await api.ask("PUT", "/rules", json=change) == {"rules": ["hot", "two"], "groups": ["g"], "removed": ["old"]}
+    assert [item["id"] for item in (await api.get("/rules", group_id="g"))["items"]] == ["hot"]
+    for body in ({}, [], {"rules": {}}, {"remove": ["old"]}, {"rules": [HOT], "remove": ["hot"]}):
+        assert await api.error("PUT", "/rules", 422, json=body) == "bad_rule"
+
+
+async def test_groups_have_rules_and_say_what_becomes_of_them(api: Flows) -> None:
+    made = await api.post("/rule-groups", {"id": "g", "name": "Group"}, 201)
+    assert (made["name"], made["rules"], made["version"]) == ("Group", [], 1)
+    assert await api.error("POST", "/rule-groups", 409, json={"id": "g"}) == "group_exists"
+    assert await api.error("POST", "/rule-groups", 422, json={"id": "no good", "size": 1}) == "bad_rule"
+    await api.post("/rules", {**HOT, "group_id": "g"}, 201)
+    shown = await api.get("/rule-groups/g")
+    assert shown["rules"] == ["hot"]
+    assert (await api.ask("PUT", "/rule-groups/g", json={**shown, "name": "Other"}))["name"] == "Other"
+    assert (await api.ask("PUT", "/rule-groups/h", 201, json={}))["id"] == "h"
+    assert [group["id"] for group in (await api.get("/rule-groups"))["items"]] == ["g", "h"]
+    assert await api.error("DELETE", "/rule-groups/g", 409) == "group_has_rules"
+    await api.ask("DELETE", "/rule-groups/g", 204, params={"rules": "ungroup"})
+    assert (await api.get("/rules/hot"))["group_id"] == ""
+    await api.ask("PUT", "/rules/hot", json={**HOT, "group_id": "h"})
+    await api.ask("DELETE", "/rule-groups/h", 204, params={"rules": "cascade"})
+    assert await api.error("GET", "/rules/hot", 404) == "unknown_rule"
+    assert await api.error("GET", "/rule-groups/h", 404) == "unknown_group"
+
+
+async def test_a_dry_run_tells_what_it_sees_and_would_do_and_does_nothing(api: Flows) -> None:
+    await api.post("/rules", HOT, 201)
+    assert (await api.post("/rules/hot/test"))["level"] is None
+    await show(api, 80.0)
+    found = await api.post("/rules/hot/test")
+    assert (found["rule_id"], found["level"]) == ("hot", True)
+    assert found["conditions"] == {"temperature": {"matched": True, "actual_value": 80.0}}
+    assert found["sources"][SOURCE]["value"] == 80.0
+    assert [action["type"] for action in found["actions"]] == ["create_alarm"]
+    edited = {**HOT, "conditions": [{**HOT["conditions"][0], "value": 90}]}
+    assert (await api.post("/rules/hot/test", {"rule": edited}))["level"] is False
+    other = {**edited, "id": "other", "group_id": "not_yet"}
+    assert (await api.post("/rules/other/test", {"rule": other}))["level"] is False
+    assert await api.error("POST", "/rules/hot/test", 422, json={"rule": {"id": "hot"}}) == "bad_rule"
+    assert (await api.get("/alarms"))["items"] == []
+    assert (await api.get("/rules/hot/history"))["items"] == []
+
+
+async def test_an_edge_raises_an_alarm_and_stands_in_the_history(
+    api: Flows, rulesrv: None, eventually: Eventually
+) -> None:
+    await show(api, 20.0)
+    await api.post("/rules", HOT, 201)
+
+    async def state(word: str) -> bool:
+        return bool((await api.get("/rules/hot"))["state"] == word)
+
+    await eventually(lambda: state("inactive"))
+    await show(api, 80.0)
+    await eventually(lambda: state("active"))
+    (alarm,) = (await api.get("/alarms", rule_id="hot", status="open"))["items"]
+    assert (alarm["level"], alarm["title"], alarm["source_point"]) == ("Critical", "温度告警", SOURCE)
+    await show(api, 20.0)
+    await eventually(lambda: state("inactive"))
+    found = (await api.get("/rules/hot/history"))["items"]
+    assert [item["triggered"] for item in found] == [False, True]
+    assert found[1]["conditions_result"] == {"temperature": {"matched": True, "actual_value": 80.0}}
+    assert found[1]["actions_executed"] == ["create_alarm"] and found[1]["success"] is True
+    page = await api.get("/rules/hot/history", limit=1)
+    assert [item["id"] for item in page["items"]] == [found[0]["id"]] == [page["next_cursor"]]
+    rest = await api.get("/rules/hot/history", cursor=page["next_cursor"])
+    assert [item["id"] for item in rest["items"]] == [found[1]["id"]]
+    assert len((await api.get("/rules/hot/history", to=found[1]["timestamp"]))["items"]) == 1
+    assert await api.error("GET", "/rules/hot/history", 422, params={"from": "yesterday"}) == "bad_time"
+    assert (await api.get("/rules/hot"))["figures"]["triggered"] == 1
+    text = (await api.client.get("/metrics")).text
+    assert "tradewind_rule_triggered_total 1.0" in text and 'tradewind_rules{state="enabled"} 1.0' in text
+
+
+async def test_a_disabled_rule_marks_and_resolves_its_alarm(api: Flows, rulesrv: None, eventually: Eventually) -> None:
+    await show(api, 80.0)
+    await api.post("/rules", HOT, 201)
+
+    async def is_raised() -> bool:
+        return bool((await api.get("/alarms", status="open"))["items"])
+
+    await eventually(is_raised)
+    await api.post("/rules/hot/disable")
+    (alarm,) = (await api.get("/alarms"))["items"]
+    assert (alarm["status"], alarm["data"]["rule_state"]) == ("Resolved", "disabled")
+
+
+T0 = 1_704_103_200_000
+CSV = f"ts,address,value\n{T0},{SOURCE},70\n2024-01-01T10:00:01Z,{SOURCE},80\n{T0 + 2000},{SOURCE},60\n"
+
+
+async def test_a_backtest_lists_when_the_rule_would_have_fired(api: Flows) -> None:
+    await api.post("/rules", HOT, 201)
+    found = await api.post("/rules/hot/backtest", {"csv": CSV})
+    assert (found["samples"], found["rises"], found["falls"], found["alarms"]) == (3, 1, 1, 1)
+    assert [(event["edge"], event["at"]) for event in found["events"]] == [
+        ("rise", "2024-01-01T10:00:01.000Z"),
+        ("fall", "2024-01-01T10:00:02.000Z"),
+    ]
+    samples = {SOURCE: [[T0, 70], [T0 + 1000, 80.0], [T0 + 2000, 60]]}
+    assert await api.post("/rules/hot/backtest", {"samples": samples}) == found
+    raw = await api.client.post("/api/v1/rules/hot/backtest", content=CSV, headers={"Content-Type": "text/csv"})
+    assert raw.json() == found
+    assert (await api.post("/rules/hot/backtest", {"csv": CSV, "max_events": 1}))["is_cut"] is True
+    edited = {**HOT, "id": "other", "group_id": "not_yet", "conditions": [{**HOT["conditions"][0], "value": 65}]}
+    other = await api.post("/rules/other/backtest", {"rule": edited, "csv": CSV})
+    assert (other["rule_id"], other["events"][0]["cause"]) == ("other", "startup")
+    assert (await api.get("/alarms"))["items"] == []
+
+
+async def test_a_backtest_of_bad_samples_is_422_with_every_problem(api: Flows) -> None:
+    await api.post("/rules", HOT, 201)
+    bad = f"ts,address,value\nnever,{SOURCE},1\n{T0},{SOURCE},much\n"
+    error = (await api.ask("POST", "/rules/hot/backtest", 422, json={"csv": bad}))["error"]
+    assert [problem["path"] for problem in error["problems"]] == ["line 2", "line 3"]
+    for body in (
+        {}, {"csv": 1}, {"csv": CSV, "samples": {}}, {"from": T0}, {"samples": []}, {"csv": CSV, "max_events": -1},
+        {"samples": {SOURCE: [[T0]]}}, {"samples": {SOURCE: [["x", 1]]}}, {"samples": {SOURCE: [[T0, True]]}},
+    ):  # fmt: skip
+        assert await api.error("POST", "/rules/hot/backtest", 422, json=body) == "bad_backtest"
+    assert await api.error("POST", "/rules/hot/backtest", 422, json={"from": "x", "to": T0}) == "bad_time"
+    assert await api.error("POST", "/rules/hot/backtest", 422, json={"from": T0, "to": T0 - 1}) == "bad_period"
+    assert await api.error("POST", "/rules/none/backtest", 404, json={"csv": CSV}) == "unknown_rule"
+
+
+async def test_a_backtest_reads_the_history(api: Flows, station: SmallStation) -> None:
+    sink = station.history.sink()
+    await sink.open()
+    try:
+        await sink.write([Row(SOURCE, T0 + at, value, 0) for at, value in ((0, 70.0), (1000, 80.0), (2000, 60.0))])
+    finally:
+        await sink.close()
+    await api.post("/rules", HOT, 201)
+    found = await api.post("/rules/hot/backtest", {"from": T0, "to": T0 + 2000})
+    assert (found["samples"], found["rises"], found["falls"]) == (3, 1, 1)
+    found = await api.post("/rules/hot/backtest", {"from": "2024-01-01T10:00:00Z", "to": T0 + 1999})
+    assert (found["samples"], found["is_active"], found["active_ms"]) == (2, True, 999)
+    assert (await api.post("/rules/hot/backtest", {"from": 0, "to": 1}))["silent"] == [SOURCE]
+    station.rules._sink = None
+    assert await api.error("POST", "/rules/hot/backtest", 409, json={"from": 0, "to": 1}) == "no_history"

@@ -1,0 +1,110 @@
+"""CSV in: both forms, and every bad row by its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.history.memory_sink import MemorySink
+from tradewind.errors import Invalid, Problem
+from tradewind.history import upload as uploading
+from tradewind.history.import_csv import read_csv
+from tradewind.history.sample import Row
+from tradewind.history.sink import SinkAway
+from tradewind.history.upload import check_rows, upload
+
+A, B = "comsrv:1:m:1", "modsrv:tank:measurement:volume"
+
+
+def read(text: str) -> tuple[list[Row], list[Problem]]:
+    problems: list[Problem] = []
+    return list(read_csv(text.splitlines(keepends=True), problems.append)), problems
+
+
+def test_the_long_form_in_any_order_of_columns() -> None:
+    lines = (
+        "\ufeffvalue,Time,series,Quality",
+        f"1.5,1000,{A},good",
+        "",
+        f"2,1970-01-01T00:00:02Z,{B},1",
+        f"-3e2,3000,{A},",
+    )
+    assert read("\r\n".join(lines)) == ([Row(A, 1000, 1.5, 0), Row(B, 2000, 2.0, 1), Row(A, 3000, -300.0, 0)], [])
+
+
+def test_the_wide_form_leaves_empty_cells_out() -> None:
+    assert read(f"ts,{A},{B}\n1000,1,\n2000,,2\n3000,3,4\n") == (
+        [Row(A, 1000, 1.0), Row(B, 2000, 2.0), Row(A, 3000, 3.0), Row(B, 3000, 4.0)],
+        [],
+    )
+
+
+def test_quoted_cells() -> None:
+    assert read(f'"ts","address","value"\n"1000","{A}","1.5"\n') == ([Row(A, 1000, 1.5)], [])
+
+
+def test_every_bad_row_is_named_with_its_line_and_costs_no_other() -> None:
+    lines = [
+        "ts,address,value,quality",
+        f"1000,{A},1,0",
+        f"noon,{A},1,0",
+        "1000,tank,1,0",
+        f"1000,{A},warm,0",
+        f"1000,{A},nan,0",
+        f"1000,{A},1e999,0",
+        f"1000,{A},,0",
+        f"1000,{A},1,perfect",
+        f"1000,{A},1",
+        f"-5,{A},1,0",
+        f'1000,"{A},1,0',
+        f"99999999999999,{A},1,0",
+        f"2000,{A},2,0",
+    ]
+    rows, problems = read("\n".join(lines))
+    assert rows == [Row(A, 1000, 1.0), Row(A, 2000, 2.0)]
+    assert [problem.path for problem in problems] == [f"line {number}" for number in range(3, 14)]
+    assert all(problem.code == "bad_row" and problem.hint for problem in problems)
+
+
+def test_a_bad_cell_of_the_wide_form_costs_its_whole_line() -> None:
+    rows, problems = read(f"ts,{A},{B}\n1000,1,x\n2000,1,2\n")
+    assert rows == [Row(A, 2000, 1.0), Row(B, 2000, 2.0)]
+    assert [problem.path for problem in problems] == ["line 2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "a,b,c\n", "ts\n1\n", "ts,address\n", f"ts,{A},{A}\n", "ts,address,value,colour\n", "ts,tank\n"]
+)
+def test_without_a_header_nothing_is_read(text: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read(text)
+    assert caught.value.code == "bad_header"
+    assert caught.value.problems[0].path == "line 1"
+
+
+def test_bad_rows_are_all_named_before_anything_is_written() -> None:
+    rows = [Row(A, 1, 1.0), Row("tank", 1, 1.0), Row(A, -1, 1.0), Row(A, 1, float("nan")), Row(A, 1, 1.0, 3)]
+    with pytest.raises(Invalid, match="4 of 5 rows are bad: nothing was stored") as caught:
+        check_rows(rows)
+    assert [problem.path for problem in caught.value.problems] == ["rows[1]", "rows[2]", "rows[3]", "rows[4]"]
+
+
+async def test_a_sink_that_goes_away_in_the_middle_is_told_with_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploading, "PART", 10)
+    sink = MemorySink()
+    await sink.open()
+    writes = 0
+    write = sink.write
+
+    async def tired(rows: list[Row]) -> object:
+        nonlocal writes
+        writes += 1
+        if writes == 3:
+            raise SinkAway("gone")
+        return await write(rows)
+
+    monkeypatch.setattr(sink, "write", tired)
+    rows = [Row(A, at, float(at)) for at in range(50)]
+    with pytest.raises(SinkAway) as caught:
+        await upload(sink, rows)
+    assert "20 of 50 rows are stored for certain" in caught.value.hint
+    assert (await upload(sink, rows)).stored == 50
