@@ -22,7 +22,7 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _EXIT = re.compile(r"\s+# exit (\d+)$")
 _NAME = re.compile(r"# ([\w-]+(?:/[\w-]+)*\.\w+)\n")
 #: Commands that only look: what they show may come a moment later.
-_LOOKS = re.compile(r"\b(logs|signals|why|status|get|show|list|cycles|redis-cli)\b")
+_LOOKS = re.compile(r"\b(history|stats|logs|signals|why|status|get|show|list|cycles|redis-cli)\b")
 PATIENCE_S = 20.0
 
 

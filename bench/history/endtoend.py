@@ -67,6 +67,7 @@ class EndFigures:
     drain_s: float
     spooled: int
     batches: int
+    cpu_us: dict[str, float]
     shares: dict[str, float]
 
 
@@ -91,6 +92,7 @@ async def write(url: str, rate: float, seconds: float) -> None:
     took = time.monotonic() - began
     print(json.dumps({"points": count * POINTS, "late_s": max(0.0, took - count * POINTS / rate)}), flush=True)
     await link.close()
+    sys.stdin.readline()  # stays until its CPU time is read
 
 
 @contextlib.contextmanager
@@ -164,10 +166,10 @@ async def run(url: str, pids: dict[str, int], settings: Settings, rate: float, s
     looking = asyncio.create_task(measuring.look(began))
     told = json.loads(await writer.stdout.readline())
     wrote_s = time.monotonic() - began
-    shares = {name: (cpu_s(pid) - before[name]) / wrote_s for name, pid in pids.items()}
     looking.cancel()
     await measuring.until_stored()
     stored_s = time.monotonic() - began
+    cpu = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
     writer.stdin.close()
     await writer.wait()
     await asyncio.sleep(1.5)  # the status is written once a second
@@ -190,7 +192,8 @@ async def run(url: str, pids: dict[str, int], settings: Settings, rate: float, s
         "drain_s": stored_s - wrote_s,
         "spooled": int(status["spooled"]),
         "batches": int(status["batches"]),
-        "shares": shares,
+        "cpu_us": {name: 1e6 * spent / told["points"] for name, spent in cpu.items()},
+        "shares": {name: spent / stored_s for name, spent in cpu.items()},
     }
 
 

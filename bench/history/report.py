@@ -76,7 +76,8 @@ def end_text(found: EndFigures) -> str:
     lags = (found.p50_ms, found.p99_ms, found.most_ms, found.early_ms, found.end_ms)
     head = ["lag, ms", "p50", "p99", "most", "at 10 s", "at the end"]
     lag = table(head, [["oldest entry not stored", *map(digits, lags)]])
-    shares = table(["process", "% of a core"], [[name, f"{share * 100:.0f}"] for name, share in found.shares.items()])
+    lines = [[name, f"{share * 100:.0f}", number(found.cpu_us[name], 2)] for name, share in found.shares.items()]
+    shares = table(["process", "% of a core", "CPU µs a point"], lines)
     return f"{words}\n\n{lag}\n\n{shares}"
 
 

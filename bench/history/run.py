@@ -88,8 +88,8 @@ def about() -> str:
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     return (
         f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores; Python {platform.python_version()}; "
-        f"{versions}, SQLite {sqlite3.sqlite_version}. Servers on TCP of the same machine; Redis keeps nothing on disk, "
-        "the sinks do. Medians over the passes. What is compared and what is not: `bench/README.md`."
+        f"{versions}, SQLite {sqlite3.sqlite_version}. Servers on TCP of the same machine; Redis keeps nothing on "
+        "disk, the sinks do. Medians over the passes. What is compared and what is not: `bench/README.md`."
     )
 
 

@@ -125,7 +125,8 @@ def in_memory(kind: Kind, rules: int, count: int) -> None:
 async def from_feed(kind: Kind, rules: int, count: int, url: str) -> None:
     """The feed is filled while no engine runs; then one takes it up where the last one left off."""
     link = await open_link(RedisSettings(url=url))
-    settings = Settings(key_prefix=f"bench{secrets.token_hex(3)}:")
+    # Nothing grows stale while the feed is filled.
+    settings = Settings.model_validate({"key_prefix": f"bench{secrets.token_hex(3)}:", "points": {"stale_s": 3600}})
     plane = PointPlane(link, settings)
     board, store = Board(plane), RuleStore(link, plane.keys, settings)
     documents = kind.make(rules)

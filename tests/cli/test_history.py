@@ -82,13 +82,13 @@ def test_stats_say_how_recording_goes(cli: Cli, past: Past) -> None:
     assert status["sink"]["stats"]["rows"] >= 60 and status["recorder"]["sink"] == "ok"
 
 
-def test_an_export_comes_back_by_an_import(cli: Cli, past: Past, tmp_path: Path) -> None:
+def test_an_export_comes_back_by_an_import(cli: Cli, past: Past, station: StationProcess, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     ran = cli("history", "export", past.series, *past.period, "-o", str(out))
     assert (ran.code, ran.out) == (0, f"wrote {out}: 60 rows, {out.stat().st_size} bytes\n"), ran.err
     assert out.read_text() == past.file.read_text()
     assert not out.with_name("out.csv.part").exists()
-    assert run_process("--url", _url(past, cli), "history", "export", past.series, *past.period).out == out.read_text()
+    assert run_process("--url", station.url, "history", "export", past.series, *past.period).out == out.read_text()
     assert cli("history", "import", str(out), "--json").json["stored"] == 60
     (figures,) = cli("history", "stats", past.series, *past.period, "--json").json["items"]
     assert figures["count"] == 60  # the second time changed nothing
@@ -100,12 +100,6 @@ def test_an_export_comes_back_by_an_import(cli: Cli, past: Past, tmp_path: Path)
     more = ("--bucket", "1m", "--agg", "count", "--layout", "wide", "--time", "iso")
     assert cli("history", "export", past.series, *past.period, "-o", str(wide), *more).code == 0
     assert wide.read_text().splitlines()[0] == f"ts,{past.series}" and wide.read_text().endswith(",60\n")
-
-
-def _url(past: Past, cli: Cli) -> str:
-    import os
-
-    return os.environ["TRADEWIND_URL"]
 
 
 def test_an_export_that_fails_leaves_no_file(cli: Cli, past: Past, tmp_path: Path) -> None:
@@ -177,7 +171,7 @@ def test_what_is_written_to_a_point_is_recorded(cli: Cli, station: StationProces
     (tmp_path / "history.yaml").write_text("batch_config: {timeout_ms: 50}\n")
     assert cli("history", "policy", "--set", str(tmp_path / "history.yaml")).code == 0
     address = f"comsrv:{random.randrange(10**9, 10**12)}:m:1"
-    assert cli("point", "set", address, "4.5").code == 0
+    assert cli("point", "write", f"{address}=4.5").code == 0
 
     def is_recorded() -> bool:
         return bool(cli("history", "latest", address, "--json").json["items"][0]["value"] == 4.5)

@@ -38,6 +38,11 @@ def test_the_wide_form_leaves_empty_cells_out() -> None:
     )
 
 
+def test_comments_are_skipped_and_counted_as_lines() -> None:
+    rows, problems = read(f"# june\nts,address,value\n# noon\n1000,{A},1\nx,{A},1\n")
+    assert rows == [Row(A, 1000, 1.0)] and [problem.path for problem in problems] == ["line 5"]
+
+
 def test_quoted_cells() -> None:
     assert read(f'"ts","address","value"\n"1000","{A}","1.5"\n') == ([Row(A, 1000, 1.5)], [])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from tradewind.history.sample import Row
 from tradewind.history.sink import AGGREGATES
 from tradewind.history.sqlite_parts import ROLLED
 from tradewind.history.sqlite_reader import Reader
-from tradewind.history.sqlite_tail import TailCache
+from tradewind.history.sqlite_tail import Tail, TailCache
 from tradewind.history.sqlite_upkeep import Upkeep
 from tradewind.history.sqlite_writer import Writer
 
@@ -196,5 +197,31 @@ def test_hours_are_rolled_once_they_are_over_and_again_after_late_samples(tmp_pa
         pass
     assert in_rollup() == 3611
     hour_is(3611)
+    reader.close()
+    writer.close()
+
+
+def test_a_question_misses_nothing_that_is_moved_while_it_is_asked(tmp_path: Path) -> None:
+    """The writer moves the tail just before and just after the question looks at it."""
+    writer = Writer(tmp_path)
+    upkeep = Upkeep(writer, now=lambda: DAY0 * 2)
+
+    class Moving(TailCache):
+        def load(self, main: sqlite3.Connection) -> Tail:
+            upkeep.move_tail()
+            writer.write([Row(NAMES[0], DAY0 + 4 * HOUR + n * SECOND, 1.0, 0) for n in range(100)])
+            tail = super().load(main)
+            upkeep.move_tail()
+            while upkeep.step():
+                pass
+            return tail
+
+    reader = Reader(tmp_path, Moving(), lambda name, what: pytest.fail(f"{name}: {what}"))
+    writer.write([Row(NAMES[0], DAY0 + n * SECOND, 1.0, 0) for n in range(3 * 3600)])
+    for _ in range(2):
+        assert len(reader.read(NAMES[:1], DAY0, DAY0 * 2, 10**6)[NAMES[0]]) == 10_900
+        got = reader.buckets(NAMES[:1], DAY0, DAY0 * 2, HOUR, ["count"], 10**6, HOUR)[NAMES[0]]
+        assert [count for _, count in got] == [3600, 3600, 3600, 100]
+        assert reader.latest(NAMES[:1])[NAMES[0]] == (DAY0 + 4 * HOUR + 99 * SECOND, 1.0, 0)
     reader.close()
     writer.close()

@@ -1,6 +1,6 @@
 """Samples out of a CSV text, line by line: `ts,address,value[,quality]`, or wide, a column for each address. No I/O.
 
-Takes what an export gives. Every bad row is named with its line; what is done about it is for the caller.
+Takes what an export gives; lines that begin with # are comments. Every bad row is named with its line; what is done about it is for the caller.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RowsOf: TypeAlias = Callable[[Sequence[str]], Sequence[Row]]
 
 def read_csv(lines: Iterable[str], on_problem: OnProblem) -> Iterator[Row]:
     """The samples in the order of the lines. Raises Invalid when the header is none, since then nothing can be read."""
-    numbered = enumerate(lines, 1)
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if not line.startswith("#"))
     _, first = next(numbered, (1, ""))
     names = [name.strip().removeprefix("\ufeff") for name in _cells(first.removeprefix("\ufeff"))]
     if not any(names):

@@ -124,13 +124,15 @@ class LineMaker:
     def _lines(self, rows: Sequence[Row]) -> list[str]:
         heads, marked = self._heads, self.marked
         if marked is None:
-            return [f"{heads[series]}{value},quality={quality}i {ts}" for series, ts, value, quality in rows]
+            return [f"{heads[series]}{value!r},quality={quality}i {ts}" for series, ts, value, quality in rows]
         if any(map(_quality, rows)):
             marked.update(row[0] for row in rows if row[3])
         if not marked:
-            return [f"{heads[series]}{value} {ts}" for series, ts, value, _ in rows]
+            return [f"{heads[series]}{value!r} {ts}" for series, ts, value, _ in rows]
         return [
-            f"{heads[series]}{value},quality={quality}i {ts}" if series in marked else f"{heads[series]}{value} {ts}"
+            f"{heads[series]}{value!r},quality={quality}i {ts}"
+            if series in marked
+            else f"{heads[series]}{value!r} {ts}"
             for series, ts, value, quality in rows
         ]
 

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from tradewind.history.aggregate import Ints
-from tradewind.history.sample import Refused, Row, sort_out
+from tradewind.history.sample import Refused, Row, columns_of, sort_out
 from tradewind.history.sink import SinkAway, Written
 from tradewind.history.sqlite_columns import Block, sort_block
 from tradewind.history.sqlite_files import DAY_MS, MAIN, Files, Partition, files_errors, is_damage, partition_at
@@ -207,7 +207,7 @@ class Writer:
             rows = [row for row in rows if row[1] >= self.raw_from_ms] if late else rows
         if not rows:
             return None, late
-        series, ts, value, quality = zip(*rows, strict=True)
+        series, ts, value, quality = columns_of(rows)
         ids = list(map(self._ids.get, series))
         if None in ids:
             for address in dict.fromkeys(series):

@@ -118,10 +118,6 @@ class RuleNetwork:
             stale.update(slot for slot, word in zip(slots, state.qualities, strict=True) if word == STALE)
             self._after(at, range(len(program.addresses)))
         self._ages.begin(known, stale)
-        for address, sample in samples.items():
-            index = self._keys.get(address.rpartition(":")[0])
-            if index is not None:  # older entries may reach rules that go on, but not those judged just now
-                index.newest = max(index.newest, sample.ts_ms)
         untold = {*self.control_addresses, *self.alarm_conditions}
         self.show({a: sample for a, sample in samples.items() if a in untold}, now_ms)
 

@@ -135,7 +135,7 @@ function nameChoices(select, label, first) {
 /** Above all panels: who is flooded with alarms sees it wherever the page is. */
 function showFlood(figures) {
   const banner = document.getElementById("flood");
-  banner.hidden = true;
+  banner.hidden = !figures?.is_flood;
   if (!banner.hidden) setText(banner, word("flood", clock(figures.flood_since_ms), number(figures.recent)));
 }
 

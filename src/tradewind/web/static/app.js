@@ -10,9 +10,10 @@ import { History } from "./history.js";
 import { health, queues, tasks, throughput, workers } from "./panels.js";
 import { channels, commands, models, points } from "./points.js";
 import { rules } from "./rules.js";
+import { trend } from "./trend.js";
 import { language, toggleLanguage, word } from "./words.js";
 
-const PANELS = [health, alarms, throughput, flow, flows, points, models, rules, channels, commands, queues, workers, tasks];
+const PANELS = [health, alarms, throughput, flow, flows, points, trend, models, rules, channels, commands, queues, workers, tasks];
 
 const EVENTS = "api/v1/events";
 const STALE_AFTER = 5000;

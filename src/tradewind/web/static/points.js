@@ -7,6 +7,7 @@ import { ago, number, span, valueText } from "./format.js";
 import { MOST_POINTS, PointWatch } from "./point_watch.js";
 import { storedName, storeName } from "./reader.js";
 import { clipped, statusColumn, table, text } from "./table.js";
+import { showTrend } from "./trend.js";
 import { stateWord, word } from "./words.js";
 
 const watch = new PointWatch();
@@ -70,6 +71,18 @@ const qualityColumn = {
   },
 };
 
+/** The address, which shows what was recorded of the point when it is pressed. */
+const trendColumn = {
+  word: "address",
+  class: "mono",
+  cell(td, row) {
+    if (!td.firstChild) td.append(button("link", () => showTrend(td.dataset.address)));
+    setData(td, "address", row.address);
+    setText(td.firstChild, row.address);
+    td.firstChild.setAttribute("aria-label", `${word("trend")} ${row.address}`);
+  },
+};
+
 const pointTable = table({
   id: "points",
   rows: () => watch.rows(),
@@ -78,7 +91,7 @@ const pointTable = table({
   most: MOST_POINTS,
   emptyWord: "noPoints",
   columns: [
-    text("address", (row) => row.address, "mono"),
+    trendColumn,
     clipped("name", (row) => row.name ?? "", "wide"),
     text("value", (row) => valueText(row.value), "number live"),
     text("unit", (row) => row.unit ?? ""),
