@@ -15,7 +15,7 @@ ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-rules clean
+.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ format: $(STAMP) ## rewrite the code in the house format
 	@$(BIN)/ruff format src tests bench scripts
 	@$(BIN)/ruff check --fix .
 
-bench: bench-tasks bench-flows bench-points bench-rules ## all benchmarks
+bench: bench-tasks bench-flows bench-points bench-history bench-rules ## all benchmarks
 
 bench-tasks: $(STAMP) ## tasks against other task queues, each in an environment of its own
 	@scripts/servers.sh redis-server
@@ -67,6 +67,11 @@ bench-rules: $(STAMP) ## rules and alarms, and other rule engines, each in an en
 	@scripts/servers.sh redis-server
 	@PYTHON=$(BIN)/python sh bench/rules/setup_peers.sh .bench-venvs
 	@$(BIN)/python bench/rules/run.py $(ARGS)
+
+bench-history: $(STAMP) ## history: both sinks, end to end, trends, against clients of InfluxDB
+	@scripts/servers.sh redis-server influxdb
+	@PYTHON=$(BIN)/python sh bench/history/setup_peers.sh .bench-venvs
+	@$(BIN)/python bench/history/run.py $(ARGS)
 
 clean: ## remove what these targets made; a station's data stays
 	@rm -rf $(VENV) .bench-venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

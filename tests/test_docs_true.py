@@ -87,7 +87,9 @@ def test_a_shown_command_exists_with_its_flags(line: str, capsys: pytest.Capture
         command = command.commands[path[-1]]
     assert path and not hasattr(command, "commands"), f"no such command: {line}"
     known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
-    used = {word.partition("=")[0] for word in words if word.startswith("-") and word != "-"}
+    # What begins with a minus and a digit is a value: --from -1h.
+    flags = [word for word in words if word.startswith("-") and word != "-" and not word[1].isdigit()]
+    used = {word.partition("=")[0] for word in flags}
     assert used <= known | {"--help"}, f"{' '.join(path)} does not take {used - known}"
     assert main([*path, "--help"]) == 0
     assert "Usage: tradewind " + " ".join(path) in " ".join(capsys.readouterr().out.split())

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import redis
 import uvloop
 from common import cpu_s, percentile, quiet_logs, server_of, servers
 
 from tradewind.history.recorder import CONSUMER
-from tradewind.history.sink import Sink
 from tradewind.history.status import feed_lag
 from tradewind.history.store import HistoryStore
 from tradewind.points.board import Batch, Board
@@ -143,12 +143,15 @@ class Measuring:
         return (await feed_lag(self._plane, CONSUMER, seconds * 1000 + micros // 1000))[1]
 
 
-async def count_of(sink: Sink) -> int:
+async def count_of(settings: Settings) -> int:
     """Samples in the sink."""
-    async with sink:
-        if hasattr(sink, "keep_up"):
+    if not settings.influx.url:
+        async with sink_of(settings) as sink:
             return (await sink.stats()).rows
-        return sum(info.count for info in await sink.series("*", limit=POINTS * CHANNELS + 1))
+    params = {"db": settings.influx.database, "q": "SELECT count(value) FROM telemetry"}
+    async with httpx.AsyncClient(trust_env=False, timeout=SETTLE_S) as client:
+        answer = (await client.get(f"{settings.influx.url}/query", params=params)).json()
+    return int(answer["results"][0]["series"][0]["values"][0][1])
 
 
 async def run(url: str, pids: dict[str, int], settings: Settings, rate: float, seconds: float) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def measure(*, is_influx: bool = False, is_quick: bool = False, rate: float = RA
         pid = stack.enter_context(recording(place.url, influx.url if influx else "", folder))
         pids = {"recorder": pid, "Redis": place.pid} | ({"InfluxDB": influx.pid} if influx else {})
         found = uvloop.run(run(place.url, pids, settings, rate, seconds))
-        stored = uvloop.run(count_of(sink_of(settings)))
+        stored = uvloop.run(count_of(settings))
         if stored != found["points"]:
             raise RuntimeError(f"{stored} samples in the sink, {found['points']} were written")
         return EndFigures(place.name, "InfluxDB" if influx else "embedded", **found)

@@ -14,6 +14,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -138,15 +139,16 @@ async def prepare(url: str, rules: int) -> None:
     await link.close()
 
 
-def child(*words: str) -> subprocess.Popen[str]:
+def child(*words: str, output: Any = subprocess.PIPE) -> subprocess.Popen[str]:
     command = [sys.executable, str(HERE / "latency.py"), *words]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, text=True)
 
 
 def measure(*, is_quick: bool = False) -> LatencyFigures:
     quiet_logs()
     rules, seconds = (500, 3.0) if is_quick else (RULES, 30.0)
-    with server_of(is_valkey=False) as server:
+    # What the writer tells is more than a pipe holds.
+    with server_of(is_valkey=False) as server, tempfile.TemporaryFile("w+") as output:
         uvloop.run(prepare(server.url, rules))
         engine = child("--judge", server.url)
         assert engine.stdout is not None and engine.stdin is not None
@@ -156,7 +158,7 @@ def measure(*, is_quick: bool = False) -> LatencyFigures:
         listening.subscribe("alarm:events")
         listening.get_message(timeout=1)
         before = cpu_s(engine.pid), server_cpu_s(client)
-        writer = child("--write", server.url, str(rules), str(seconds))
+        writer = child("--write", server.url, str(rules), str(seconds), output=output)
         heard: dict[str, deque[int]] = {}
         writer_s, quiet_since = 0.0, 0.0
         while not quiet_since or time.monotonic() < quiet_since + 2:
@@ -171,8 +173,8 @@ def measure(*, is_quick: bool = False) -> LatencyFigures:
             elif not quiet_since:
                 writer_s = cpu_s(writer.pid)
         used = cpu_s(engine.pid) - before[0], server_cpu_s(client) - before[1]
-        assert writer.stdout is not None
-        told = json.loads(writer.stdout.read())
+        output.seek(0)
+        told = json.loads(output.read())
         engine.communicate("")
         listening.close()
         client.close()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import random
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as parquet
 import pytest
 
-from tests.cli.conftest import Canned, Cli, StationProcess, run_process
+from tests.cli.conftest import Canned, Cli, StationProcess, clean_env, run_process
 from tests.servers import wait_for
 from tradewind.cli import history_file
 from tradewind.clock import now_ms
@@ -177,3 +183,39 @@ def test_what_is_written_to_a_point_is_recorded(cli: Cli, station: StationProces
         return bool(cli("history", "latest", address, "--json").json["items"][0]["value"] == 4.5)
 
     wait_for(is_recorded, "the sample in the history", 30)
+
+
+def test_an_export_that_breaks_off_leaves_no_file_and_says_so(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The station dies in the middle: the length that it has promised never comes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        for _ in range(2):
+            with listener.accept()[0] as peer:
+                peer.recv(65536)
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n"
+                peer.sendall(head + b"5\r\nts,ad\r\n")
+
+    threading.Thread(target=answer, daemon=True).start()
+    monkeypatch.setenv("TRADEWIND_URL", f"http://127.0.0.1:{listener.getsockname()[1]}")
+    out = tmp_path / "out.csv"
+    out.write_text("what was there before")
+    ran = cli("history", "export", "comsrv:1:m:1", "-o", str(out))
+    assert ran.code == 6
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"] and out.read_text() == "what was there before"
+    listener.close()
+
+
+def test_a_bar_is_drawn_on_a_terminal(past: Past, station: StationProcess, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tradewind.cli", "--url", station.url, "history", "import", str(past.file)]
+    env = clean_env(TERM="xterm", COLUMNS="100")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
+        out, _ = process.communicate(timeout=60)
+        os.close(theirs)
+        shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert out == b"stored 60 of 60 rows\n"
+    assert "check" in shown and "import" in shown and "60/60" in shown

@@ -83,6 +83,18 @@ async def test_a_wide_file_has_a_row_for_each_time(sink: Sink) -> None:
     assert sorted(read(found)) == sorted(Row(*row[:3]) for row in ROWS)
 
 
+async def test_a_wide_file_of_series_with_other_rates_has_no_row_twice(sink: Sink) -> None:
+    """The fast one is cut long before the slow one, whose later samples must wait for it."""
+    fast, slow = "comsrv:3003:m:1", "comsrv:3003:m:2"
+    rows = [Row(fast, DAY0 + at * 100, float(at)) for at in range(350)]
+    rows += [Row(slow, DAY0 + at * SECOND, float(at)) for at in range(60)]
+    await sink.write(rows)
+    found = await file_of(sink, asked(fast, slow), layout="wide")
+    assert sorted(read(found)) == sorted(rows)
+    times = [int(line.partition(",")[0]) for line in found.decode().splitlines()[1:]]
+    assert times == sorted({row.ts_ms for row in rows})
+
+
 async def test_buckets_are_exported_in_both_layouts(sink: Sink) -> None:
     question = asked(A, B, bucket="1s", agg=["count", "max", "integral"], gap="5s")
     whole = await sink.buckets([A, B], DAY0, DAY0 + HOUR, SECOND, ("count", "max", "integral"), 10_000, 5000)

@@ -205,11 +205,16 @@ def test_a_question_misses_nothing_that_is_moved_while_it_is_asked(tmp_path: Pat
     """The writer moves the tail just before and just after the question looks at it."""
     writer = Writer(tmp_path)
     upkeep = Upkeep(writer, now=lambda: DAY0 * 2)
+    hours = iter(range(1, 24))
+
+    def write_an_hour() -> None:
+        start = DAY0 + next(hours) * HOUR
+        writer.write([Row(NAMES[0], start + n * MINUTE, 1.0, 0) for n in range(60)])
 
     class Moving(TailCache):
         def load(self, main: sqlite3.Connection) -> Tail:
             upkeep.move_tail()
-            writer.write([Row(NAMES[0], DAY0 + 4 * HOUR + n * SECOND, 1.0, 0) for n in range(100)])
+            write_an_hour()
             tail = super().load(main)
             upkeep.move_tail()
             while upkeep.step():
@@ -217,11 +222,17 @@ def test_a_question_misses_nothing_that_is_moved_while_it_is_asked(tmp_path: Pat
             return tail
 
     reader = Reader(tmp_path, Moving(), lambda name, what: pytest.fail(f"{name}: {what}"))
-    writer.write([Row(NAMES[0], DAY0 + n * SECOND, 1.0, 0) for n in range(3 * 3600)])
-    for _ in range(2):
-        assert len(reader.read(NAMES[:1], DAY0, DAY0 * 2, 10**6)[NAMES[0]]) == 10_900
+    write_an_hour()
+    upkeep.move_tail()
+    for known in (3, 5, 7):
+        write_an_hour()
+        rows = reader.read(NAMES[:1], DAY0, DAY0 * 2, 10**6)[NAMES[0]]
+        assert [ts for ts, _, _ in rows] == [DAY0 + HOUR + n * MINUTE for n in range(known * 60)]
+    for known in (9, 11, 13):
+        write_an_hour()
         got = reader.buckets(NAMES[:1], DAY0, DAY0 * 2, HOUR, ["count"], 10**6, HOUR)[NAMES[0]]
-        assert [count for _, count in got] == [3600, 3600, 3600, 100]
-        assert reader.latest(NAMES[:1])[NAMES[0]] == (DAY0 + 4 * HOUR + 99 * SECOND, 1.0, 0)
+        assert [count for _, count in got] == [60] * known
+    write_an_hour()
+    assert reader.latest(NAMES[:1])[NAMES[0]] == (DAY0 + 16 * HOUR - MINUTE, 1.0, 0)
     reader.close()
     writer.close()

@@ -128,16 +128,22 @@ async def test_readers_in_other_processes_see_whole_answers_while_one_writes(tmp
 
 
 async def test_two_processes_write_in_turn(tmp_path: Path) -> None:
-    rows = [Row(A, DAY0 + n * SECOND, float(n), 0) for n in range(60_000)]
+    """Into the same stretch of time, so that neither knows what is newest without a look at what the other did."""
     async with SqliteSink(tmp_path, tail_rows=3000) as one, SqliteSink(tmp_path, tail_rows=3000) as two:
-        for start in range(0, len(rows), 1000):
-            await (one if start % 2000 else two).write(rows[start : start + 1000])
-            await (two if start % 2000 else one).write([Row(B, DAY0 + start, 1.0, 0), Row(A, DAY0, float(start), 0)])
-        got = await one.read([A, B], DAY0, LATER, 100_000)
-        assert [value for _, value, _ in got[A][1:]] == [float(n) for n in range(1, 60_000)]
-        assert got[A][0] == (DAY0, 59_000.0, 0)
-        assert len(got[B]) == 60
-        assert await two.read([A, B], DAY0, LATER, 100_000) == got
+        for start in range(0, 60_000, 2000):
+            for odd, sink in ((0, one), (1, two)):
+                rows = [Row(A, DAY0 + n * SECOND, float(n), 0) for n in range(start + odd, start + 2000, 2)]
+                await sink.write([*rows, Row(B, DAY0, float(start + odd), 0), Row(f"comsrv:2:m:{start + odd}", 5, 1.0)])
+        await one.keep_up()
+        for sink in (one, two):
+            got = await sink.read([A, B], 0, LATER, 100_000)
+            assert [value for _, value, _ in got[A]] == [float(n) for n in range(60_000)]
+            assert got[B] == [(DAY0, 58_001.0, 0)]
+            minutes = (await sink.buckets([A], DAY0, DAY0 + 60_000 * SECOND, MINUTE, ["count", "first", "last"], 1000))[
+                A
+            ]
+            assert minutes == [(DAY0 + n * MINUTE, 60, n * 60.0, n * 60.0 + 59) for n in range(1000)]
+            assert [info.count for info in await sink.series()] == [60_000, 1, *[1] * 60]
 
 
 @contextlib.contextmanager

@@ -67,7 +67,9 @@ def test_every_bad_row_is_named() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("cell", ["2024-13-01T10:00:00Z", "2024-02-30T10:00:00Z", "NaT", "2024-01", "today", "1e12", ""])
+@pytest.mark.parametrize(
+    "cell", ["2024-13-01T10:00:00Z", "2024-02-30T10:00:00Z", "NaT", "2024-01", "today", "1e12", ""]
+)
 def test_a_time_that_is_none_is_refused(cell: str) -> None:
     assert problems(f"ts,value\n2024-01-01T10:00:00Z,1\n{cell},1\n") == [("bad_time", "line 3")]
 

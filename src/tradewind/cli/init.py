@@ -21,7 +21,7 @@ def init(
     ctx: typer.Context,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; made if it is not there.")],
 ) -> None:
-    """Write a commented starter station: settings, a simulated device, a model, a rule, a flow. Never overwrites a file."""
+    """Write a commented starter station: settings, a device, a model, a rule, a flow. Never overwrites a file."""
     cli: Session = ctx.obj
     starter = dict(starter_files())
     taken = [name for name in starter if (folder / name).exists()]

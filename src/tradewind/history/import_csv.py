@@ -1,6 +1,7 @@
 """Samples out of a CSV text, line by line: `ts,address,value[,quality]`, or wide, a column for each address. No I/O.
 
-Takes what an export gives; lines that begin with # are comments. Every bad row is named with its line; what is done about it is for the caller.
+Takes what an export gives; lines that begin with # are comments. Every bad row is named with its line; what is done
+about it is for the caller.
 """
 
 from __future__ import annotations
