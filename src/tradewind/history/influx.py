@@ -27,8 +27,6 @@ from tradewind.settings import InfluxSettings
 log = structlog.get_logger(__name__)
 #: Lines in one request.
 MAX_LINES = 5000
-#: From so many rows on, two requests are under way at a time.
-TWO_LANES = 2000
 #: After so long without a write another process may have written: which series are marked is asked again.
 IDLE_S = 10.0
 
@@ -52,34 +50,25 @@ class InfluxSink(Sink):
             await self._http.close()
 
     async def write(self, rows: Sequence[Row]) -> Written:
+        stored, refused = 0, list[Refused]()
         async with self._writing:
             if rows and time.monotonic() - self._wrote_at > IDLE_S:
                 await self._read_marks()
-            done = await asyncio.gather(*map(self._write_lane, lanes_of(rows)), return_exceptions=True)
-            # All have ended: what is written again after this cannot be overtaken by what is still under way.
-            for each in done:
-                if isinstance(each, BaseException):
-                    raise each
+            parts = [rows[at : at + MAX_LINES] for at in range(0, len(rows), MAX_LINES)]
+            loop = asyncio.get_running_loop()
+            packing = loop.run_in_executor(None, self._pack, parts[0]) if parts else None
+            for at in range(len(parts)):
+                assert packing is not None
+                taken, lines, bad, body = await packing
+                # The next part is made while this one travels.
+                packing = loop.run_in_executor(None, self._pack, parts[at + 1]) if at + 1 < len(parts) else None
+                refused += bad
+                if lines:
+                    aside = await self._put(taken, lines, body)
+                    stored += len(taken) - len(aside)
+                    refused += aside
             if rows:
                 self._wrote_at = time.monotonic()
-        written = [each for each in done if isinstance(each, Written)]
-        return Written(sum(each.stored for each in written), [bad for each in written for bad in each.refused])
-
-    async def _write_lane(self, rows: Sequence[Row]) -> Written:
-        """One request after the other; the next one is made while one travels."""
-        stored, refused = 0, list[Refused]()
-        parts = [rows[at : at + MAX_LINES] for at in range(0, len(rows), MAX_LINES)]
-        loop = asyncio.get_running_loop()
-        packing = loop.run_in_executor(None, self._pack, parts[0]) if parts else None
-        for at in range(len(parts)):
-            assert packing is not None
-            taken, lines, bad, body = await packing
-            packing = loop.run_in_executor(None, self._pack, parts[at + 1]) if at + 1 < len(parts) else None
-            refused += bad
-            if lines:
-                aside = await self._put(taken, lines, body)
-                stored += len(taken) - len(aside)
-                refused += aside
         return Written(stored, refused)
 
     def _pack(self, rows: Sequence[Row]) -> tuple[Sequence[Row], list[str], list[Refused], bytes]:
@@ -144,14 +133,3 @@ class InfluxSink(Sink):
 
     async def forget(self, series: Sequence[str]) -> int:
         return await self._keeper.forget(series)
-
-
-def lanes_of(rows: Sequence[Row]) -> list[Sequence[Row]]:
-    """What may be sent side by side: all rows of a series are in one lane, so that its order stays."""
-    if len(rows) < TWO_LANES:
-        return [rows]
-    try:
-        lanes: list[Sequence[Row]] = [[row for row in rows if hash(row[0]) & 1 == lane] for lane in (0, 1)]
-    except TypeError:  # a series that is no text; it will be refused
-        return [rows]
-    return [lane for lane in lanes if lane]
