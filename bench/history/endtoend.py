@@ -29,9 +29,8 @@ import redis
 import uvloop
 from common import cpu_s, percentile, quiet_logs, server_of, servers
 
-from tradewind.history.recorder import CONSUMER
 from tradewind.history.status import feed_lag
-from tradewind.history.store import HistoryStore
+from tradewind.history.store import CONSUMER, HistoryStore
 from tradewind.points.board import Batch, Board
 from tradewind.points.feed_trim import trim_feed
 from tradewind.points.plane import PointPlane

@@ -6,17 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tradewind.errors import Invalid
-from tradewind.history.query import HistoryQuery
-from tradewind.history.question import Limits
-from tradewind.history.recorder import CONSUMER, HistoryRecorder
 from tradewind.history.sink import Sink
-from tradewind.history.store import HistoryStore
+from tradewind.history.store import CONSUMER, HistoryStore
 from tradewind.points.address import Address
 from tradewind.points.feed_trim import forget_consumer
 from tradewind.settings import Settings
 from tradewind.station_points import PointRoom
+
+if TYPE_CHECKING:  # heavy, and not every role needs them
+    from tradewind.history.query import HistoryQuery
+    from tradewind.history.recorder import HistoryRecorder
 
 
 class HistoryRoom:
@@ -38,10 +40,15 @@ class HistoryRoom:
 
     def recorder(self) -> HistoryRecorder:
         """What records: the role hissrv."""
+        from tradewind.history.recorder import HistoryRecorder
+
         return HistoryRecorder(self.plane, self.sink(), folder_of(self.plane.all_settings) / "spool")
 
     def query(self, sink: Sink) -> HistoryQuery:
         """Questions to a sink that is open."""
+        from tradewind.history.query import HistoryQuery
+        from tradewind.history.question import Limits
+
         history = self.plane.all_settings.history
         return HistoryQuery(sink, self._units, Limits(history.max_points, history.max_series))
 

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from tradewind.alarms.journal import AlarmJournal
-from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.statistics import AlarmStatistics, read_statistics
 from tradewind.alarms.store import AlarmStore
 from tradewind.errors import Conflict, Invalid
 from tradewind.history.sink import Sink
 from tradewind.ids import short_random
-from tradewind.notify.keeper import NotifyKeeper
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
-from tradewind.rules.actions import ActionRunner
 from tradewind.rules.ages import point_ages
-from tradewind.rules.backtest_series import Series
-from tradewind.rules.dry_run import DryRun, dry_run
-from tradewind.rules.engine import RuleEngine
 from tradewind.rules.spec import Rule
 from tradewind.rules.store import RuleStore
-from tradewind.sql import Sql
 from tradewind.station_points import PointRoom
 from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.plane import Plane
+
+if TYPE_CHECKING:  # heavy, and not every role needs them
+    from tradewind.alarms.journal import AlarmJournal
+    from tradewind.alarms.keeper import AlarmKeeper
+    from tradewind.notify.keeper import NotifyKeeper
+    from tradewind.rules.backtest_series import Series
+    from tradewind.rules.dry_run import DryRun
+    from tradewind.rules.engine import RuleEngine
+    from tradewind.sql import Sql
 
 #: Samples of a source that a back-test takes, and that are read at once.
 MAX_SAMPLES, PIECE = 5_000_000, 100_000
@@ -40,7 +42,7 @@ class RuleRoom:
         self.points = points
         self.plane = plane
         self.rules = RuleStore(plane.link, plane.keys, plane.all_settings)
-        self.alarms = AlarmStore(plane, AlarmJournal(sql) if sql is not None else None)
+        self.alarms = AlarmStore(plane, _journal(sql) if sql is not None else None)
         self.notify = NotifyStore(NotifyPlane(plane.link, plane.all_settings))
         self._sql = sql
         self._sink = sink
@@ -55,6 +57,9 @@ class RuleRoom:
             await gate.close()
 
     def engine(self, gate: RedisGate) -> RuleEngine:
+        from tradewind.rules.actions import ActionRunner
+        from tradewind.rules.engine import RuleEngine
+
         runner = ActionRunner(self.plane, self.points.commands, self.points.models, gate)
         return RuleEngine(self.plane, self.rules, runner, ages=self._ages)
 
@@ -68,13 +73,19 @@ class RuleRoom:
         """Raises Conflict without SQL: nobody would keep the journal."""
         if self._sql is None:
             raise Conflict("alarms are kept with a journal in SQL, and there is none", code="no_sql")
+        from tradewind.alarms.keeper import AlarmKeeper
+
         return AlarmKeeper(self.plane, self._sql, keeper_id=f"alarmsrv-{short_random()}")
 
     def notify_keeper(self) -> NotifyKeeper:
+        from tradewind.notify.keeper import NotifyKeeper
+
         return NotifyKeeper(NotifyPlane(self.plane.link, self.plane.all_settings))
 
     async def test(self, rule: Rule) -> DryRun:
         """What the rule says of the plant now; nothing is done. Raises Unavailable."""
+        from tradewind.rules.dry_run import dry_run
+
         return await dry_run(self.plane, rule, self._ages)
 
     async def recorded(self, addresses: Sequence[str], from_ms: int, to_ms: int) -> dict[str, Series]:
@@ -122,7 +133,15 @@ def _is_kept(address: str) -> bool:
     return address.startswith(("comsrv:", "modsrv:"))
 
 
+def _journal(sql: Sql) -> AlarmJournal:
+    from tradewind.alarms.journal import AlarmJournal
+
+    return AlarmJournal(sql)
+
+
 async def _read(sink: Sink, address: str, from_ms: int, to_ms: int) -> Series:
+    from tradewind.rules.backtest_series import Series
+
     times: list[int] = []
     values: list[float] = []
     words: list[int] = []

@@ -7,8 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tradewind import codec
-from tradewind.alarms import AlarmJournal, AlarmKeeper, AlarmStore, NewAlarm
 from tradewind.alarms.faults import FaultReader
+from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.keeper import AlarmKeeper
+from tradewind.alarms.record import NewAlarm
+from tradewind.alarms.store import AlarmStore
 from tradewind.clock import Clock, FakeClock
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import Link

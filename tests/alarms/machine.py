@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tests.alarms.alarm_room import AlarmRoom, hot
-from tradewind.alarms import Action, Status
 from tradewind.alarms.record import LEVELS, NewAlarm
-from tradewind.alarms.transitions import NEXT
+from tradewind.alarms.transitions import NEXT, Action, Status
 from tradewind.clock import FakeClock
 from tradewind.redis.connection import Link
 from tradewind.redis.faults import report

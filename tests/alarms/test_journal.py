@@ -16,8 +16,9 @@ from structlog.testing import capture_logs
 from tests import servers
 from tests.alarms.alarm_room import DAY_S, AlarmRoom, hot
 from tests.sql.databases import fresh_database
-from tradewind.alarms import AlarmNotFound
-from tradewind.alarms.journal import READERS, AlarmJournal
+from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.journal_entry import READERS
+from tradewind.alarms.record import AlarmNotFound
 from tradewind.alarms.recorder import AlarmRecorder
 from tradewind.redis.connection import Link
 from tradewind.sql import Sql, open_sql

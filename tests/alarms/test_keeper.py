@@ -14,7 +14,7 @@ import pytest
 
 from tests import servers
 from tests.alarms.alarm_room import AlarmRoom, hot
-from tradewind.alarms import AlarmKeeper
+from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.sweep import IndexSweep
 from tradewind.clock import Clock
 from tradewind.redis.connection import Link

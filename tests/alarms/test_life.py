@@ -6,7 +6,7 @@ import asyncio
 
 from tests.alarms.alarm_room import DAY_S, AlarmRoom, hot
 from tradewind import codec
-from tradewind.alarms import NewAlarm
+from tradewind.alarms.record import NewAlarm
 from tradewind.redis.connection import Link
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.alarms.alarm_room import SEED_MS, AlarmRoom, hot
-from tradewind.alarms import AlarmQuery, export_rows
+from tradewind.alarms.listing import AlarmQuery, export_rows
 from tradewind.errors import Invalid
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.alarms.alarm_room import AlarmRoom, hot
-from tradewind.alarms import read_statistics
+from tradewind.alarms.statistics import read_statistics
 
 
 async def test_nothing_yet(room: AlarmRoom) -> None:

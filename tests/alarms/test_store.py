@@ -6,9 +6,9 @@ import pytest
 
 from tests.alarms.alarm_room import AlarmRoom, hot
 from tradewind import codec
-from tradewind.alarms import Action, AlarmConflict, AlarmNotFound, NewAlarm, Status
-from tradewind.alarms.record import new_alarm_id
-from tradewind.alarms.transitions import NEXT, allowed
+from tradewind.alarms.record import AlarmNotFound, NewAlarm, new_alarm_id
+from tradewind.alarms.store import AlarmConflict
+from tradewind.alarms.transitions import NEXT, Action, Status, allowed
 from tradewind.errors import Invalid
 
 SEED_ID = "alarm_550e8400-e29b-41d4-a716-446655440000"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
-from tradewind.alarms.journal import JournalEntry
+from tradewind.alarms.journal_entry import JournalEntry
 from tradewind.alarms.record import NewAlarm
 from tradewind.errors import Invalid
 from tradewind.flows.alarm_trigger import payload_of, read_trigger, trigger_problems

@@ -12,7 +12,7 @@ from tests.history.memory_sink import MemorySink
 from tests.history.test_spool import segments, small_disk, spoil
 from tradewind.clock import now_ms
 from tradewind.history import delivery
-from tradewind.history.recorder import CONSUMER
+from tradewind.history.store import CONSUMER
 from tradewind.points.feed_trim import trim_feed
 from tradewind.redis.connection import Link
 

@@ -13,7 +13,8 @@ from typing import Any
 import structlog
 
 from tradewind.alarms.context import DAY_MS
-from tradewind.alarms.journal import READERS, SQL_CURSOR, AlarmJournal, ClosedRow, JournalEntry
+from tradewind.alarms.journal import AlarmJournal, ClosedRow
+from tradewind.alarms.journal_entry import READERS, SQL_CURSOR, JournalEntry
 from tradewind.errors import Invalid, TradewindError
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated

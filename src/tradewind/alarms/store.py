@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tradewind import codec, ids
 from tradewind.alarms.context import script_context
-from tradewind.alarms.journal import AlarmJournal, JournalEntry
+from tradewind.alarms.journal_entry import JournalEntry
 from tradewind.alarms.listing import AlarmPage, AlarmQuery, read_page
 from tradewind.alarms.record import ALARM_ID, Alarm, AlarmNotFound, NewAlarm, checked, from_redis, new_alarm_id, wire
 from tradewind.alarms.transitions import Action, Status, allowed
 from tradewind.errors import Conflict, Invalid, TradewindError
 from tradewind.points.plane import PointPlane
 from tradewind.redis.scripts import Scripts
+
+if TYPE_CHECKING:
+    from tradewind.alarms.journal import AlarmJournal  # SQL is heavy, and not every role needs it
 
 #: Alarms per script, so that none holds the server for long.
 CHUNK = 200

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from tradewind import codec
-from tradewind.alarms.journal import JournalEntry
+from tradewind.alarms.journal_entry import JournalEntry
 from tradewind.alarms.listing import AlarmQuery, export_rows
 from tradewind.alarms.record import LEVELS, STATION
 from tradewind.alarms.transitions import Status, allowed

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tradewind.alarms.journal import JournalEntry
+from tradewind.alarms.journal_entry import JournalEntry
 from tradewind.alarms.record import LEVELS, level_of
 from tradewind.alarms.transitions import Status
 from tradewind.errors import Invalid, Problem

@@ -12,7 +12,7 @@ import structlog
 from redis.exceptions import ResponseError
 
 from tradewind import codec
-from tradewind.alarms.journal import READERS, JournalEntry
+from tradewind.alarms.journal_entry import READERS, JournalEntry
 from tradewind.errors import Invalid
 from tradewind.flows.alarm_trigger import TYPE, AlarmTrigger, payload_of, read_trigger
 from tradewind.flows.control import FlowControl

@@ -22,7 +22,7 @@ from tradewind.history.sample import Row
 from tradewind.history.sink import Sink, SinkAway
 from tradewind.history.spool import Spool
 from tradewind.history.status import Faults, Figures, feed_lag, words_of
-from tradewind.history.store import HistoryStore, policy_of
+from tradewind.history.store import CONSUMER, HistoryStore, policy_of
 from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
@@ -31,8 +31,6 @@ from tradewind.tasks.leader import Leadership
 from tradewind.tasks.plane import Plane
 
 log = structlog.get_logger(__name__)
-#: The name of the feed's consumer.
-CONSUMER = "history"
 TICK_S = 1.0
 RETAIN_S = 60.0
 TROUBLE_PAUSE_S = 0.5

@@ -110,7 +110,8 @@ class Writer:
                             if kind == "raw":
                                 removed += forget_series(file.db, id_)
                                 continue
-                            file.db.execute("DELETE FROM cell WHERE key >> 22 = ?", (id_,))
+                            keys = id_ << 22, (id_ + 1 << 22) - 1
+                            file.db.execute("DELETE FROM cell WHERE key BETWEEN ? AND ?", keys)
                             file.db.execute("DELETE FROM series WHERE id = ?", (id_,))
                 main.execute("DELETE FROM series WHERE id = ?", (id_,))
                 self._ids.pop(address, None)

@@ -14,6 +14,8 @@ from tradewind.history.sample import Refused
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 
+#: The name of the feed's consumer.
+CONSUMER = "history"
 #: Refused samples that are kept, and how many of one batch are.
 MAX_REFUSED = 10_000
 REFUSED_OF_BATCH = 100
