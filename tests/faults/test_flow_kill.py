@@ -38,7 +38,8 @@ async def _disturbed_cycles(there: FlowProbe, disturb: Disturb) -> int:
         _assert_whole(ended, places)
         begins = ended.begins()
         for name, found in begins.items():
-            assert all(begin.pid in cut for begin in found[:-1]), f"{name} ran twice for no reason: {found}"
+            # One that was handed over before a pause may begin right after it, later than the one in its place.
+            assert sum(begin.pid not in cut for begin in found) <= 1, f"{name} ran twice for no reason: {found}"
             assert name not in done or found[-1].at < at, f"{name} had ended and ran again: {found}"
             cut_short += len(found) > 1
             assert len({begin.token for begin in found}) == len(found)
