@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests import servers
@@ -90,5 +91,6 @@ def test_a_broken_script_is_noticed(mutant: str, machine: type[AlarmMachine]) ->
     chosen = settings(
         QUICK, max_examples=400, stateful_step_count=40, phases=[Phase.generate], report_multiple_bugs=False
     )
-    with pytest.raises(AssertionError):
+    # Flaky: noticed, but not again; what the server's clock or a cut connection did is not repeated to the letter.
+    with pytest.raises((AssertionError, Flaky)):
         live(broken, chosen)

@@ -23,6 +23,7 @@ def test_the_starter_is_a_valid_station(cli: Cli, tmp_path: Path) -> None:
         "groups": [],
         "rules": ["too_cold"],
         "notifications": [],
+        "history": [],
         "flows": ["thermostat"],
     }
     assert {point["kind"] for point in wanted.documents["channels"]["1001"]["points"]} == {"m", "s", "c", "a"}
