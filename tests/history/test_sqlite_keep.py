@@ -157,3 +157,16 @@ async def test_days_that_are_over_are_packed_a_little_at_a_time(tmp_path: Path) 
         first = (await sink.read(series[:1], 0, LATER, 10**6))[series[0]]
         assert first[:2] == [(DAY0, 2.0, 0), (DAY0 + 5, 1.0, 0)] and len(first) == 8641
     assert path.stat().st_size < size * 0.9
+
+
+async def test_packing_gives_room_back_though_a_reader_has_the_file_open(tmp_path: Path) -> None:
+    async with SqliteSink(tmp_path, now=lambda: LATER) as sink, SqliteSink(tmp_path) as other:
+        for n in range(0, 86_400, 7200):
+            await sink.write([Row(A, DAY0 + k * SECOND, float(k % 9), 0) for k in range(n, n + 7200)])
+            await sink.keep_up()
+            assert len((await other.read([A], DAY0, LATER, 10**6))[A]) == n + 7200
+        before = Files(tmp_path).size_of("raw-20260922.db")
+        for _ in range(3):
+            await sink.retain(DAY0 + 2 * DAY)
+        assert Files(tmp_path).size_of("raw-20260922.db") < before / 2
+        assert len((await other.read([A], DAY0, LATER, 10**6))[A]) == 86_400

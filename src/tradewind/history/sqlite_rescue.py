@@ -5,9 +5,18 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, suppress
 
+import structlog
+
 from tradewind.history.sqlite_columns import Damaged
-from tradewind.history.sqlite_files import MAIN, Files, is_damage
+from tradewind.history.sqlite_files import MAIN, Files, Partition, is_damage
 from tradewind.history.sqlite_tail import load_tail
+
+log = structlog.get_logger(__name__)
+
+
+def samples_damaged(partition: Partition, what: str) -> None:
+    """Some samples of a file are skipped; the others are not touched by that."""
+    log.error("history_samples_damaged", file=partition.name, what=what)
 
 
 def verdict_of(files: Files, name: str) -> str:

@@ -15,7 +15,8 @@ from tradewind.history.rollup import GRACE_MS, rollups_of
 from tradewind.history.sink import Retained
 from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, Partition, partition_at
 from tradewind.history.sqlite_parts import ROLLED, ROLLING, pack_series, read_parts
-from tradewind.history.sqlite_writer import Writer, samples_damaged
+from tradewind.history.sqlite_rescue import samples_damaged
+from tradewind.history.sqlite_writer import Writer
 
 #: Series whose rollups are made at a time.
 SLICE = 200
@@ -176,7 +177,7 @@ class Upkeep:
             if not rows and self._writer.give_back(partition, VACUUM_PAGES) == 0:
                 with self._writer.changing(partition) as file:
                     _set_meta(file.db, "packed_series", -1)
-                self._writer.close_file(partition.name)
+                self._writer.put_away(partition.name)
             return True
 
 

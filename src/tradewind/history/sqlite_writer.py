@@ -20,7 +20,7 @@ from tradewind.history.sink import SinkAway, Written
 from tradewind.history.sqlite_columns import Block, sort_block
 from tradewind.history.sqlite_files import DAY_MS, MAIN, Files, Partition, files_errors, is_damage, partition_at
 from tradewind.history.sqlite_parts import add_block, forget_series
-from tradewind.history.sqlite_rescue import relearn_series, verdict_of
+from tradewind.history.sqlite_rescue import relearn_series, samples_damaged, verdict_of
 from tradewind.history.sqlite_tail import append_run, join_small_runs, load_tail
 
 log = structlog.get_logger(__name__)
@@ -31,6 +31,8 @@ TAIL_ROWS_PER_SERIES = 32
 TAIL_ROWS_MOST = 2_000_000
 #: When moving fails again and again, writing stops here.
 TAIL_ROWS_FULL = 8_000_000
+#: How long emptying a log waits for readers.
+PUT_AWAY_MS = 200
 #: Files that stay open for writing.
 OPEN_FILES = 32
 
@@ -87,7 +89,7 @@ class Writer:
         for partition, mask in touched.items():
             self._add(main, partition, block.where(mask))
         for name in set(self._open).difference(partition.name for partition in touched):
-            self.close_file(name)  # its write-ahead log goes with it
+            self.put_away(name)
         main.execute("DELETE FROM run")
         newest = max(int(block.ts.max()), self.meta(main, "newest_ms") or 0)
         self.set_meta(main, "newest_ms", newest)
@@ -190,6 +192,15 @@ class Writer:
         if file is not None:
             file.db.close()
 
+    def put_away(self, name: str) -> None:
+        """Close a file that is not written for a while; empty its log, which readers would keep alive."""
+        file = self._open.get(name)
+        if file is not None:
+            file.db.execute(f"PRAGMA busy_timeout={PUT_AWAY_MS}")
+            with suppress(sqlite3.OperationalError):  # somebody reads right now
+                file.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.close_file(name)
+
     def close(self) -> None:
         for name in list(self._open):
             with suppress(sqlite3.Error):
@@ -288,7 +299,3 @@ class Writer:
             return not (self.files.folder / name).exists()
         self._set_aside(name, verdict)
         return True
-
-
-def samples_damaged(partition: Partition, what: str) -> None:
-    log.error("history_samples_damaged", file=partition.name, what=what)
