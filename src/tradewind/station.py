@@ -4,53 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import platform
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import structlog
 from redis.exceptions import RedisError
 
 import tradewind
-from tradewind import clock
-from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
+from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.flows.alarm_watch import AlarmWatch
 from tradewind.flows.broker import BrokerKeeper
 from tradewind.flows.control import FlowControl
-from tradewind.flows.courier import BrokerCourier, ObserverCourier
-from tradewind.flows.host import Courier, FlowHost, NodeExecutor
 from tradewind.flows.known_types import KnownTypes
 from tradewind.flows.node_registry import discover, node_types
 from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
-from tradewind.flows.signal_host import SignalHost
 from tradewind.flows.start_task import use_flows
 from tradewind.flows.store import FlowStore
 from tradewind.flows.trigger_watch import TriggerWatch
-from tradewind.ids import short_random
 from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
-from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts, translated
+from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
+from tradewind.station_health import StationHealth
 from tradewind.station_history import HistoryRoom
 from tradewind.station_points import PointRoom
 from tradewind.station_rules import RuleRoom
+from tradewind.station_workers import WorkerRoom
 from tradewind.tasks import builtin as builtin  # registers echo, sleep, fail
-from tradewind.tasks.client import Client, use
 from tradewind.tasks.control import TaskControl
-from tradewind.tasks.cpu_pool import CpuExecutor
-from tradewind.tasks.executor import Executor, LocalExecutor, RoutedExecutor
-from tradewind.tasks.function import Parameter, Signature, registry
-from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.listing import TaskListing
-from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
+from tradewind.tasks.periodic import ScheduleStore
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.store import TaskStore
 from tradewind.tasks.worker import Worker
@@ -64,16 +54,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 ROLES = ("scheduler", "worker", "comsrv", "modsrv", "rulesrv", "alarmsrv", "hissrv", "api")
-#: What a task of a node type is given; only a flow submits one.
-NODE_SIGNATURE = Signature(
-    params=[
-        Parameter("flow_id", ["str"]),
-        Parameter("cycle", ["int"]),
-        Parameter("node_id", ["str"]),
-        Parameter("component_id", ["int"]),
-    ],
-    doc="a node type: runs inside a flow",
-)
 
 
 class Station:
@@ -112,7 +92,7 @@ class Station:
         self.scheduler: Scheduler | None = None
         #: Where signals can be watched: the broker's exchange, or one inside this process.
         self.exchange: Exchange = exchange or MemoryExchange()
-        self._flow_jobs_here: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+        self._health = StationHealth(self.plane, facts, sql, self.control, [self.rules.look, self.history.look])
         discover()
         python_node.allow(settings.flows.code_nodes)
         use_points(self.points)
@@ -136,18 +116,19 @@ class Station:
                 )
                 running["scheduler"].append(group.create_task(self.scheduler.run(stops["scheduler"]), name="scheduler"))
             if "worker" in self.roles:
-                self.workers = await self._make_workers()
+                room = WorkerRoom(self.plane, self.flow_store, self.flow_types, self.exchange)
+                self.workers = await room.make()
                 for worker in self.workers:
                     running["worker"].append(group.create_task(worker.run(stops["worker"]), name=f"worker {worker.id}"))
-                watches = [group.create_task(_forever(name, job), name=name) for name, job in self._flow_jobs_here]
-            if "comsrv" in self.roles:
-                comsrv = _kept_up("comsrv", lambda: self.points.acquisition().run(stops["comsrv"]), stops["comsrv"])
-                running["comsrv"].append(group.create_task(comsrv, name="comsrv"))
-            if "modsrv" in self.roles:
-                modsrv = _kept_up("modsrv", lambda: self.points.engine().run(stops["modsrv"]), stops["modsrv"])
-                running["modsrv"].append(group.create_task(modsrv, name="modsrv"))
-            served = (("rulesrv", self.rules.judge), ("alarmsrv", self.rules.keep), ("hissrv", self.history.record))
-            for role, serve in served:
+                watches = [group.create_task(_forever(name, job), name=name) for name, job in room.jobs]
+            served: dict[str, Callable[[asyncio.Event], Awaitable[None]]] = {
+                "comsrv": lambda stop: self.points.acquisition().run(stop),
+                "modsrv": lambda stop: self.points.engine().run(stop),
+                "rulesrv": self.rules.judge,
+                "alarmsrv": self.rules.keep,
+                "hissrv": self.history.record,
+            }
+            for role, serve in served.items():
                 if role in self.roles:
                     kept = _kept_up(role, partial(serve, stops[role]), stops[role])
                     running[role].append(group.create_task(kept, name=role))
@@ -155,7 +136,7 @@ class Station:
                 running["api"].append(group.create_task(_until_stopped(api, stops["api"]), name="api"))
             await stop.wait()
             log.info("stopping", roles=sorted(self.roles))
-            for role in ("api", "comsrv", "modsrv", "rulesrv", "alarmsrv", "hissrv", "worker", "scheduler"):
+            for role in ("api", *served, "worker", "scheduler"):
                 stops[role].set()
                 await asyncio.gather(*running[role], return_exceptions=True)
             for watch in watches:
@@ -163,96 +144,7 @@ class Station:
 
     async def health(self) -> dict[str, Any]:
         """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""
-        parts = {"redis": await self._redis_health(), "sql": await self._sql_health()}
-        if self.settings.signals.transport == "amqp":
-            parts["broker"] = await self._broker_health()
-        if parts["redis"]["status"] == "ok":
-            leader = await self.control.leader()
-            parts["scheduler"] = _part(leader is not None, f"leader {leader}" if leader else "no scheduler leads")
-            workers = await self.control.workers()
-            active = [w for w in workers if w.status == "active"]
-            parts["worker"] = _part(bool(active), f"{len(active)} active of {len(workers)}")
-            for role, (is_ok, detail) in (await self.rules.look() | await self.history.look()).items():
-                parts[role] = {"status": "off", "detail": detail} if is_ok is None else _part(is_ok, detail)
-        else:
-            parts["scheduler"] = parts["worker"] = {"status": "unknown", "detail": "Redis is away"}
-        parts["api"] = _part(True, f"version {self.version}")
-        status = "ok"
-        if any(part["status"] not in ("ok", "off") for part in parts.values()):
-            status = "degraded"
-        if parts["redis"]["status"] != "ok":
-            status = "down"
-        return {"status": status, "version": self.version, "at": clock.iso(clock.now_ms()), "parts": parts}
-
-    async def _redis_health(self) -> dict[str, str]:
-        try:
-            async with asyncio.timeout(3):
-                await self.link.wait_ready(1)
-        except (TradewindError, TimeoutError) as error:
-            return _part(False, str(error) or "no answer within 3 s")
-        facts = self.facts
-        return _part(True, "; ".join([f"{facts.name} {facts.version}", *facts.warnings]))
-
-    async def _broker_health(self) -> dict[str, str]:
-        """Looked at through what waits for it: a process without its own connection sees that, too."""
-        keys, now = self.plane.keys, self.plane.clock.now_ms()
-        try:
-            async with asyncio.timeout(3):
-                with translated():
-                    waiting = await self.plane.redis.zcount(keys.flows_held(), "-inf", now - 3000)
-                    waiting += await self.plane.redis.zcount(keys.flows_unsent(), "-inf", now - 5000)
-        except (TradewindError, TimeoutError) as error:
-            return _part(False, str(error) or "no answer within 3 s")
-        return _part(not waiting, f"{waiting} cycles wait for it" if waiting else "RabbitMQ")
-
-    async def _sql_health(self) -> dict[str, str]:
-        if self.sql is None:
-            return {"status": "off", "detail": "tasks.archive is off"}
-        try:
-            async with asyncio.timeout(3):
-                await self.sql.ping()
-        except (TradewindError, TimeoutError) as error:
-            return _part(False, str(error) or "no answer within 3 s")
-        return _part(True, self.sql.dialect)
-
-    async def _make_workers(self) -> list[Worker]:
-        """One worker for functions on the loop and in threads, one more for CPU-bound ones if there are any."""
-        settings = self.settings.worker
-        worker_id = settings.id or f"{platform.node()[:40] or 'worker'}-{short_random()}"
-        worker_id = "".join(c if c.isalnum() or c in "_-" else "-" for c in worker_id)
-        use(Client(gate := RedisGate(self.settings, self.plane)))
-        await gate.open()
-        threads, cpu = (
-            LocalExecutor(registry, settings.concurrency),
-            CpuExecutor(self.settings.imports, settings.processes),
-        )
-        functions = list(registry.all())
-        nodes = NodeExecutor(self.flow_store, node_types, worker_id, settings.concurrency)
-        is_amqp = self.settings.signals.transport == "amqp"
-        couriers: list[Courier] = []
-        if isinstance(self.exchange, MemoryExchange):
-            couriers.append(ObserverCourier(self.exchange))
-        elif is_amqp:
-            couriers.append(courier := BrokerCourier(self.exchange, self.flow_store))
-            self._flow_jobs_here.append(("signal courier", courier.run))
-        host = FlowHost(self.flow_store, nodes, couriers)
-        self._flow_jobs_here.append(("flow host", host.watch))
-        names = [f.name for f in functions if not f.is_cpu]
-        routed = RoutedExecutor(threads, {HOOK: nodes})
-        workers = [self._make_worker(worker_id, routed, settings.concurrency, names, host)]
-        if is_amqp:
-            worker = workers[0]
-            signals = SignalHost(self.exchange, self.flow_store, lambda: (worker.store, worker.capacity), worker.start)
-            worker.listeners.append(lambda verb: signals.news.set() if verb == "host" else None)
-            self._flow_jobs_here.append(("signal host", signals.run))
-        await self.flow_types.announce()
-        heavy = [f.name for f in functions if f.is_cpu]
-        if heavy:
-            workers.append(self._make_worker(f"{worker_id[:60]}-cpu", cpu, settings.processes, heavy))
-        for function in functions:
-            if function.schedule is not None:
-                await self.schedules.set(_schedule_of(function.name, function.schedule))
-        return workers
+        return await self._health.look()
 
     def _flow_jobs(self, term: LeaderStore) -> dict[str, Callable[[], Awaitable[None]]]:
         """What the leader does for flows."""
@@ -271,37 +163,6 @@ class Station:
 
             jobs["flow records"] = FlowRecorder(self.plane, self._record).run
         return jobs
-
-    def _make_worker(
-        self, worker_id: str, executor: Executor, capacity: int, types: Sequence[str], host: FlowHost | None = None
-    ) -> Worker:
-        settings = self.settings.worker
-        kinds = sorted(node_types.describe()) if host is not None else []
-        names = sorted({*types, *kinds})
-        offered = msgspec.json.encode(names)
-        fields = {
-            "id": worker_id,
-            "name": settings.name or worker_id,
-            "address": settings.address,
-            "api_url": settings.address,
-            "supported_types": offered,
-            "supported_nodes": offered,
-            "current_load": 0,
-            "labels": ",".join(settings.labels),
-            "signals": int(host is not None and self.settings.signals.transport == "amqp"),
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "started_ms": clock.now_ms(),
-        }
-        signatures = {}
-        for name in names:
-            function = registry.get(name)
-            if function is not None and name in kinds:
-                raise Conflict(f"{name!r} is a task type and a node type", code="type_taken", hint="rename one of them")
-            signature = function.signature if function is not None else NODE_SIGNATURE
-            signatures[name] = msgspec.json.encode(msgspec.structs.replace(signature, seen_ms=clock.now_ms()))
-        rooms = {HOOK: host} if host is not None else {}
-        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures, rooms=rooms)
 
 
 @contextlib.asynccontextmanager
@@ -390,14 +251,3 @@ def _records(sql: Sql) -> FlowRecords:
     from tradewind.flows.record_query import FlowRecords
 
     return FlowRecords(sql)
-
-
-def _part(is_ok: bool, detail: str) -> dict[str, str]:
-    return {"status": "ok" if is_ok else "down", "detail": detail}
-
-
-def _schedule_of(name: str, options: dict[str, Any]) -> Schedule:
-    every = options["every"]
-    return Schedule(
-        name=name, type=name, every_ms=parse_every(every) if every is not None else 0, cron=options["cron"] or ""
-    )
