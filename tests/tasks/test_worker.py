@@ -202,11 +202,10 @@ async def test_a_worker_that_crashes_is_evicted_and_another_finishes(
 
 
 async def test_short_tasks_widen_the_window_and_long_ones_close_it(shop_7: Workshop, key: str) -> None:
-    worker = await shop_7.start_worker("w1", capacity=4)
+    await shop_7.start_worker("w1", capacity=4)
     handles = await shop_7.client.submit_many([("wt_add", (n,)) for n in range(400)])
     await handles[-1].result(20)
     await eventually(lambda: _has_window(shop_7, True), "a window for short tasks")
-    assert worker._pace < 0.05
     holds = [await shop_7.client.submit("wt_one_at_a_time", f"{key}{n}", 0.3) for n in range(8)]
     for handle in holds:
         await handle.result(20)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,18 +18,14 @@ import structlog
 from tradewind.errors import Unavailable
 from tradewind.ids import short_random
 from tradewind.redis.connection import RETRYABLE
-from tradewind.tasks.executor import Executor, attempt, ended
+from tradewind.tasks.executor import Executor
 from tradewind.tasks.lease import LeaseKeeper
 from tradewind.tasks.plane import Plane
-from tradewind.tasks.record import Failure, Status
-from tradewind.tasks.running import Running
+from tradewind.tasks.worker_slots import Slots
 from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
 
-#: The worker's queue holds at most this much work ahead (seconds of it at the measured pace, and tasks).
-AHEAD_S = 0.05
-AHEAD_MOST = 1000
 #: One commit carries at most so many endings.
 COMMIT_BATCH = 500
 SYNC_S = 1.0
@@ -47,19 +42,6 @@ class Finisher(Protocol):
     ) -> tuple[list[int], list[Taken]]:
         """Verdicts as `WorkerStore.finish`, and what this worker shall start at once. Raises Unavailable."""
         ...
-
-
-class _Run:
-    """One attempt in progress here."""
-
-    __slots__ = ("began", "state", "taken", "task", "timer")
-
-    def __init__(self, taken: Taken, state: Running) -> None:
-        self.taken = taken
-        self.state = state
-        self.began = time.monotonic()
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class Worker:
@@ -86,18 +68,11 @@ class Worker:
         self._lease_s = plane.all_settings.scheduler.lease_s
         #: Told about control messages that are not for the worker itself.
         self.listeners: list[Callable[[str], None]] = []
-        self._runs: dict[str, _Run] = {}
-        self._ahead: deque[Taken] = deque()
-        self._endings: list[Ending] = []
+        self._slots = Slots(executor, capacity, self._rooms, self._may_begin)
         self._committing: list[Ending] = []
         self._commit_turn = asyncio.Lock()
-        self._reports: dict[str, tuple[str, bytes]] = {}
-        self._has_endings = asyncio.Event()
-        self._has_room = asyncio.Event()
         self._lost = asyncio.Event()
         self._is_draining = False
-        self._pace = AHEAD_S
-        self._window = 0
         self.store = WorkerStore(plane, worker_id, short_random())
         self._keeper: LeaseKeeper | None = None
         self._client: redis.asyncio.Redis | None = None
@@ -105,7 +80,7 @@ class Worker:
 
     @property
     def running(self) -> int:
-        return len(self._runs)
+        return len(self._slots.runs)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; then drain: finish what runs within the grace time, give the rest back, leave."""
@@ -155,7 +130,7 @@ class Worker:
             self.plane.link,
             self.store,
             self.plane.all_settings.scheduler.renew_s,
-            lambda: [run.taken.lock for run in list(self._runs.values()) if run.taken.lock],
+            lambda: [run.taken.lock for run in list(self._slots.runs.values()) if run.taken.lock],
             lambda: _call_soon(loop, self._lost.set),
         )
         self._keeper.start()
@@ -166,12 +141,9 @@ class Worker:
 
     async def _rejoin(self) -> None:
         """Lost: others run our tasks by now, so stop ours, without an ending that could be taken for a cancellation."""
-        log.warning("worker was lost and registers again", worker=self.id, running=len(self._runs))
+        log.warning("worker was lost and registers again", worker=self.id, running=len(self._slots.runs))
         self.is_registered = False
-        self._ahead.clear()
-        for run in list(self._runs.values()):
-            self._drop_run(run)
-        self._window = 0
+        self._slots.let_go()
         await self._register()
 
     async def _drain(self, grace_s: float) -> None:
@@ -183,27 +155,24 @@ class Worker:
             await self.store.beat("draining")
             await self.store.release([], queue_too=True)
             await self._wait_idle(grace_s)
-            left = list(self._runs.values())
-            self._ahead.clear()
-            for run in left:
-                self._drop_run(run)
+            left = self._slots.let_go()
             await self._flush()
             for _ in range(3):  # a take that was under way when intake stopped may still have moved something
                 held = [(task_id, "") for task_id, _, _ in await self.store.sync()]
                 back = await self.store.release(held, queue_too=True)
                 if await self.store.leave():
                     break
-            log.info("worker left", worker=self.id, given_back=len(left), back=back)
+            log.info("worker left", worker=self.id, given_back=left, back=back)
         except (Lost, Unavailable) as error:
             log.warning("worker could not leave cleanly; its lease will end", worker=self.id, error=error.message)
 
     async def _wait_idle(self, grace_s: float) -> None:
         deadline = time.monotonic() + grace_s
-        while (self._runs or self._ahead or self._endings or self._committing) and time.monotonic() < deadline:
-            self._has_room.clear()
+        while (self._committing or not self._slots.is_idle) and time.monotonic() < deadline:
+            self._slots.has_room.clear()
             try:
                 async with asyncio.timeout(min(0.2, max(0.01, deadline - time.monotonic()))):
-                    await self._has_room.wait()
+                    await self._slots.has_room.wait()
             except TimeoutError:
                 pass
 
@@ -213,12 +182,12 @@ class Worker:
         while True:
             if self._lost.is_set():
                 await self._rejoin()
-            room = self.capacity - len(self._runs) - len(self._ahead)
-            if room <= 0 or len(self._endings) > 4 * COMMIT_BATCH:
-                self._has_room.clear()
-                await self._has_room.wait()
+            room = self._slots.room
+            if room <= 0 or len(self._slots.endings) > 4 * COMMIT_BATCH:
+                self._slots.has_room.clear()
+                await self._slots.has_room.wait()
                 continue
-            window = self._new_window()
+            window = self._slots.new_window()
             try:
                 taken = await self.store.take(room, window=window, wait_s=TAKE_WAIT_S, client=self._client)
             except Lost:
@@ -231,125 +200,45 @@ class Worker:
             if taken:
                 await self.start(taken)
 
-    def _new_window(self) -> int | None:
-        """How many tasks may wait in the queue beyond the slots, when that has changed enough to tell."""
-        ahead = min(AHEAD_MOST, max(0, int(self.capacity * (AHEAD_S / self._pace - 1))))
-        if abs(ahead - self._window) <= self._window // 4 and (ahead == 0) == (self._window == 0):
-            return None
-        self._window = ahead
-        return ahead
-
     async def start(self, batch: list[Taken]) -> None:
         """Run what Redis has given to this worker, what is more than its slots one after the other.
 
         Also called by the rooms that let work arrive.
         """
-        self._ahead.extend(batch)
-        self._begin()
+        self._slots.put(batch)
         await asyncio.sleep(0)  # what does not wait has ended now
 
-    def _begin(self) -> None:
-        """Fill the free slots; not after a pause longer than the lease (SIGSTOP, say): others have the tasks by now."""
-        loop = asyncio.get_running_loop()
-        if self._ahead and self._keeper is not None and time.monotonic() - self._keeper.renewed > self._lease_s:
-            log.warning("tasks are not begun: the lease has run out", worker=self.id, tasks=len(self._ahead))
-            self._ahead.clear()
-            self._keeper.renew_now()
-        while self._ahead and len(self._runs) < self.capacity:
-            taken = self._ahead.popleft()
-            run = _Run(taken, Running(taken.id, taken.type, taken.attempt, taken.token, self._report))
-            self._runs[taken.id] = run
-            run.task = loop.create_task(self._run_one(run), name=taken.id)
-            loop.call_soon(self._arm, run)
-
-    def _arm(self, run: _Run) -> None:
-        """After its first step: what has ended by then needs no timer."""
-        if run.task is not None and not run.task.done():
-            loop = asyncio.get_running_loop()
-            run.timer = loop.call_later(run.taken.left_ms / 1000, self._stop_run, run, Status.TIMEOUT)
-
-    async def _run_one(self, run: _Run) -> None:
-        try:
-            ending = await attempt(self._executor, run.taken, run.state)
-        except asyncio.CancelledError:
-            return  # the worker stops: drain gives the task back
-        finally:
-            if run.timer is not None:
-                run.timer.cancel()
-            if self._runs.get(run.taken.id) is run:
-                del self._runs[run.taken.id]
-            self._begin()
-            self._has_room.set()
-        took = time.monotonic() - run.began
-        self._pace += 0.1 * (max(took, 1e-5) - self._pace)
-        if ending.status is not Status.SUCCESS:
-            log.info(
-                "task did not succeed",
-                task=ending.id,
-                type=run.taken.type,
-                attempt=run.taken.attempt,
-                status=str(ending.status),
-                error=ending.error,
-            )
-        self._reports.pop(ending.id, None)
-        if run.taken.hook in self._rooms:
-            ending.hook, ending.follow = run.taken.hook, run.state.follow
-        self._endings.append(ending)
-        self._has_endings.set()
-
-    def _stop_run(self, run: _Run, reason: Status) -> None:
-        if run.state.stopped is None and run.task is not None and not run.task.done():
-            run.state.stopped, run.state.is_cancelled = reason, True
-            _cancel_soon(run.task)
-
-    def _cancel(self, task_id: str) -> None:
-        """Stop it; one that waits for a slot here ends at once."""
-        run = self._runs.get(task_id)
-        if run is not None:
-            self._stop_run(run, Status.CANCELLED)
-            return
-        for taken in self._ahead:
-            if taken.id == task_id:
-                self._ahead.remove(taken)
-                self._endings.append(
-                    ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled before it started"))
-                )
-                self._has_endings.set()
-                return
-
-    def _drop_run(self, run: _Run) -> None:
-        """Stop it without an ending: the task is no longer ours to end."""
-        if run.task is not None:
-            run.state.is_cancelled = True
-            _cancel_soon(run.task)
-
-    def _report(self, state: Running, value: bytes) -> None:
-        """Progress, maybe from a thread: kept until the next sync, the newest wins."""
-        self._reports[state.id] = (state.token, value)
+    def _may_begin(self) -> bool:
+        """Not after a pause longer than the lease (SIGSTOP, say): others have the tasks by now."""
+        if self._keeper is None or time.monotonic() - self._keeper.renewed <= self._lease_s:
+            return True
+        log.warning("tasks are not begun: the lease has run out", worker=self.id, tasks=len(self._slots.ahead))
+        self._keeper.renew_now()
+        return False
 
     # committing
 
     async def _commit_loop(self) -> None:
         while True:
-            await self._has_endings.wait()
-            self._has_endings.clear()
+            await self._slots.has_endings.wait()
+            self._slots.has_endings.clear()
             await self._flush()
 
     async def _flush(self) -> None:
         async with self._commit_turn:
-            while self._endings:
+            while self._slots.endings:
                 await self._commit()
 
     async def _commit(self) -> None:
         """One batch; it stays in `_committing` until Redis has answered: neither running nor forgotten."""
-        batch = self._committing = self._endings[:COMMIT_BATCH]
-        del self._endings[:COMMIT_BATCH]
+        batch = self._committing = self._slots.endings[:COMMIT_BATCH]
+        del self._slots.endings[:COMMIT_BATCH]
         try:
             batch, verdicts, given = await self._finish(batch)
         except Unavailable as error:
-            waiting = len(batch) + len(self._endings)
+            waiting = len(batch) + len(self._slots.endings)
             log.warning("results wait for Redis", worker=self.id, waiting=waiting, error=error.message)
-            self._endings[:0] = batch
+            self._slots.endings[:0] = batch
             self._committing = []
             await asyncio.sleep(0.5)
         else:
@@ -375,7 +264,7 @@ class Worker:
             if not hook:
                 verdicts += await self.store.finish(part)
             else:
-                room = 0 if self._is_draining or self._lost.is_set() else self.capacity + self._window
+                room = 0 if self._is_draining or self._lost.is_set() else self._slots.reach
                 answers, taken = await self._rooms[hook].finish(self.store, part, room)
                 verdicts += answers
                 given += taken
@@ -396,7 +285,7 @@ class Worker:
                         for listener in self.listeners:
                             listener(verb)
                     else:
-                        self._cancel(task_id)
+                        self._slots.cancel(task_id)
             except RETRYABLE:
                 await asyncio.sleep(1)
             finally:
@@ -410,31 +299,31 @@ class Worker:
             await asyncio.sleep(SYNC_S)
             store = self.store
             try:
-                reports, self._reports = self._reports, {}
+                reports, self._slots.reports = self._slots.reports, {}
                 for task_id, (token, value) in list(reports.items()):  # a thread may still write to it
                     await self.store.progress(task_id, token, value)
                 strangers = await self._reconcile(await store.sync(), strangers)
             except Lost:
                 if store is self.store:  # else: an answer to the life before
                     self._lost.set()
-                    self._has_room.set()
+                    self._slots.has_room.set()
             except Unavailable as error:
                 log.warning("worker cannot reach Redis", worker=self.id, error=error.message)
 
     async def _reconcile(self, held: list[tuple[str, str, bool]], strangers: set[str]) -> set[str]:
         """Stop what shall stop; give back what Redis says we run but we do not (a reply was lost), once seen twice."""
         unknown: dict[str, str] = {}
-        waiting = {ending.id for ending in (*self._endings, *self._committing)}
-        ahead = {taken.id for taken in self._ahead}
+        waiting = {ending.id for ending in (*self._slots.endings, *self._committing)}
+        ahead = {taken.id for taken in self._slots.ahead}
         for task_id, token, shall_stop in held:
-            run = self._runs.get(task_id)
+            run = self._slots.runs.get(task_id)
             if run is None and task_id not in ahead:
                 if task_id not in waiting:
                     unknown[task_id] = token
             elif run is not None and int(token) > int(run.taken.token):
-                self._drop_run(run)
+                self._slots.drop(run)
             elif shall_stop:
-                self._cancel(task_id)
+                self._slots.cancel(task_id)
         again = [(task_id, token) for task_id, token in unknown.items() if f"{task_id} {token}" in strangers]
         if again:
             log.warning(
@@ -442,11 +331,6 @@ class Worker:
             )
             await self.store.release(again, queue_too=False)
         return {f"{task_id} {token}" for task_id, token in unknown.items()}
-
-
-def _cancel_soon(task: asyncio.Task[None]) -> None:
-    """A turn later: what is cancelled before its first step never runs, nor its `finally`, and would hold its slot."""
-    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
