@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import redis
 
 from tests import servers
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings
 
+_nodes: list[servers.Server] = []
+
+
+@contextlib.contextmanager
+def _shared(*nodes: servers.Server) -> Iterator[None]:
+    _nodes.extend(nodes)
+    yield
+    for node in nodes:
+        _nodes.remove(node)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_servers_begin_empty() -> None:
+    """Keys that tests of other modules left would make every look at all keys slow."""
+    for node in _nodes:
+        with redis.Redis(port=node.port) as client:
+            client.flushall()
+
 
 @pytest.fixture(scope="session")
 def redis_7() -> Iterator[servers.Server]:
-    with servers.redis_server() as server:
+    with servers.redis_server() as server, _shared(server):
         yield server
 
 
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[servers.Server]:
-    with servers.valkey_server() as server:
+    with servers.valkey_server() as server, _shared(server):
         yield server
 
 
 @pytest.fixture(scope="session")
 def cluster3() -> Iterator[servers.Cluster]:
-    with servers.redis_cluster(3) as cluster:
+    with servers.redis_cluster(3) as cluster, _shared(*cluster.nodes):
         yield cluster
 
 

@@ -37,9 +37,9 @@ async def test_a_worker_stopped_past_its_lease_loses_its_tasks_and_joins_again(m
         async with probe(site) as there:
             ids = await there.submit("nap", [(4000,)] * 3) + await there.submit("exclusive_nap", [(4000,)])
             await there.wait_until(lambda: len(site.ledger()) == len(ids), "begin", 10)
-            other = site.start_worker(worker_id="w2")
             paused_at = time.monotonic()
-            stopped.pause()
+            stopped.pause()  # before the other one starts, which may take longer than the naps
+            other = site.start_worker(worker_id="w2")
             await there.wait_ended(len(ids), TAKEOVER_S + 5)
             ends = by_id(site.ledger(), "end")
             assert {end.pid for found in ends.values() for end in found} == {other.pid}

