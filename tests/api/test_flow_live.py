@@ -16,7 +16,7 @@ from httpx2 import AsyncClient
 from tests.api.conftest import Eventually
 from tests.api.flow_station import DOUBLING, PRICE, Flows, edge, flow
 from tests.process import free_port
-from tradewind.api import create_app, make_server
+from tradewind.api import create_app, live_events, make_server
 from tradewind.api import flow_feed as feed_module
 from tradewind.api.flow_feed import Watcher
 from tradewind.api.server import GRACE_S, ApiServer
@@ -172,7 +172,7 @@ async def test_too_many_watchers_are_told_to_come_back(live: Live, monkeypatch: 
 
 async def test_a_slow_watcher_loses_the_oldest_and_is_told() -> None:
     watcher = Watcher("f1", lambda _name, data: data["n"] >= 0)
-    for n in range(-1, feed_module.MAX_BEHIND + 5):
+    for n in range(-1, live_events.MAX_BEHIND + 5):
         watcher.push("log", {"n": n})
     assert await watcher.next() == ("lost", {"count": 5})
     assert await watcher.next() == ("log", {"n": 5})

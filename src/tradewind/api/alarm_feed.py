@@ -7,61 +7,32 @@ be missed while Redis is away.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
-from redis.exceptions import RedisError
 
 from tradewind import codec
 from tradewind.alarms.listing import AlarmQuery
 from tradewind.alarms.record import Alarm
 from tradewind.alarms.store import AlarmStore
+from tradewind.api.live_events import EventQueue, listen
 from tradewind.errors import Invalid, Overloaded, TradewindError
 from tradewind.points.plane import PointPlane
 
 logger = structlog.get_logger("tradewind.api")
 MAX_WATCHERS = 500
-MAX_WAITING = 1000
-RECONNECT_S = 0.5
-#: Events whose alarms are read with one command.
-TOGETHER = 200
 
 
-class AlarmWatcher:
+class AlarmWatcher(EventQueue):
     def __init__(self, wanted: AlarmQuery) -> None:
+        super().__init__()
         self._wanted = wanted
-        self._waiting: deque[dict[str, Any]] = deque()
-        self._lost = 0
-        self._news = asyncio.Event()
-        self._is_closed = False
 
     def push(self, event: dict[str, Any], alarm: Alarm) -> None:
-        if not fits(self._wanted, alarm):
-            return
-        if len(self._waiting) >= MAX_WAITING:
-            self._waiting.popleft()
-            self._lost += 1
-        self._waiting.append(event)
-        self._news.set()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._news.set()
-
-    async def next(self) -> tuple[str, dict[str, Any]] | None:
-        """Name and body of the next event; None when the server stops."""
-        while not self._waiting and not self._is_closed:
-            self._news.clear()
-            await self._news.wait()
-        if self._is_closed:
-            return None
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            return "lost", {"count": lost}
-        return "alarm", self._waiting.popleft()
+        if fits(self._wanted, alarm):
+            self.put("alarm", event)
 
 
 class AlarmFeed:
@@ -86,7 +57,10 @@ class AlarmFeed:
         if self._is_closed:
             watcher.close()
         elif self._listener is None:
-            self._listener = asyncio.create_task(self._listen(), name="api-alarms")
+            self._listener = asyncio.create_task(
+                listen(self._plane.link, self._plane.keys.alarm_events(), self._listening, self._tell),
+                name="api-alarms",
+            )
         self._watchers.add(watcher)
         try:
             yield watcher
@@ -112,19 +86,6 @@ class AlarmFeed:
             self._listener.cancel()
             self._listener = None
             self._listening = asyncio.Event() if not self._is_closed else self._listening
-
-    async def _listen(self) -> None:
-        channel, is_open = self._plane.keys.alarm_events(), self._listening
-        while True:
-            async with self._plane.link.new_client() as client, aclosing(client.pubsub()) as messages:
-                with suppress(RedisError):
-                    await messages.subscribe(channel)
-                    async for message in messages.listen():
-                        is_open.set()  # the first message says that we are subscribed
-                        if message["type"] == "message":
-                            await self._tell([message["data"], *await _more(messages)])
-            is_open.clear()
-            await asyncio.sleep(RECONNECT_S)
 
     async def _tell(self, messages: list[bytes]) -> None:
         events = [event for message in messages if (event := _decoded(message)) is not None]
@@ -157,17 +118,6 @@ def fits(wanted: AlarmQuery, alarm: Alarm) -> bool:
         and (wanted.from_ms is None or alarm.first_seen >= wanted.from_ms)
         and (wanted.to_ms is None or alarm.first_seen <= wanted.to_ms)
     )
-
-
-async def _more(messages: Any) -> list[bytes]:
-    """What has come already, so that a flood is read in pieces."""
-    found: list[bytes] = []
-    while len(found) < TOGETHER:
-        message = await messages.get_message(ignore_subscribe_messages=True, timeout=0)
-        if message is None:
-            break
-        found.append(message["data"])
-    return found
 
 
 def _decoded(message: bytes) -> dict[str, Any] | None:

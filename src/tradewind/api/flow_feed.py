@@ -6,15 +6,15 @@ Both are open only while somebody watches. Nothing is kept for a slow watcher be
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from tradewind import codec
+from tradewind.api.live_events import RECONNECT_S, EventQueue, listen
 from tradewind.clock import iso
 from tradewind.errors import Invalid, Overloaded
 from tradewind.flows.plane import FlowPlane
@@ -22,50 +22,23 @@ from tradewind.flows.plane import FlowPlane
 logger = structlog.get_logger("tradewind.api")
 
 MAX_WATCHERS = 1000
-#: Events that wait for one watcher; then the oldest are dropped, and it is told how many.
-MAX_BEHIND = 1000
-RECONNECT_S = 0.5
 READ_S = 5.0
 READ_COUNT = 100
 
 Wanted = Callable[[str, dict[str, Any]], bool]
 
 
-class Watcher:
-    """The events of one flow that are wanted: (name, data). Names: log, signal, cycle, node, gone, lost."""
+class Watcher(EventQueue):
+    """The events of one flow that are wanted. Names: log, signal, cycle, node, gone, lost."""
 
     def __init__(self, flow_id: str, is_wanted: Wanted) -> None:
+        super().__init__()
         self.flow_id = flow_id
         self._is_wanted = is_wanted
-        self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
-        self._lost = 0
-        self._news = asyncio.Event()
-        self._is_closed = False
 
     def push(self, name: str, data: dict[str, Any]) -> None:
-        if not self._is_wanted(name, data):
-            return
-        if len(self._waiting) >= MAX_BEHIND:
-            self._waiting.popleft()
-            self._lost += 1
-        self._waiting.append((name, data))
-        self._news.set()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._news.set()
-
-    async def next(self) -> tuple[str, dict[str, Any]] | None:
-        """None when the server stops."""
-        while not self._waiting and not self._is_closed:
-            self._news.clear()
-            await self._news.wait()
-        if self._is_closed:
-            return None
-        if self._lost:
-            lost, self._lost = self._lost, 0
-            return "lost", {"count": lost}
-        return self._waiting.popleft()
+        if self._is_wanted(name, data):
+            self.put(name, data)
 
 
 class FlowFeed:
@@ -95,7 +68,10 @@ class FlowFeed:
         self._count += 1
         self._readers += with_records
         if self._listener is None and not self._is_closed:
-            self._listener = asyncio.create_task(self._listen(), name="api-flow-events")
+            self._listener = asyncio.create_task(
+                listen(self._plane.link, self._plane.keys.flow_events(), self._listening, self._tell),
+                name="api-flow-events",
+            )
         if self._reader is None and with_records and not self._is_closed:
             self._reader = asyncio.create_task(self._read(), name="api-flow-records")
         try:
@@ -135,25 +111,12 @@ class FlowFeed:
             self._reader = None
             self._reading = asyncio.Event() if not self._is_closed else self._reading
 
-    async def _listen(self) -> None:
-        channel, is_open = self._plane.keys.flow_events(), self._listening
-        while True:
-            async with self._plane.link.new_client() as client, aclosing(client.pubsub()) as messages:
-                with suppress(RedisError):
-                    await messages.subscribe(channel)
-                    async for message in messages.listen():
-                        is_open.set()  # the first message says that we are subscribed
-                        if message["type"] == "message":
-                            self._tell(message["data"])
-            is_open.clear()
-            await asyncio.sleep(RECONNECT_S)
-
-    def _tell(self, message: bytes) -> None:
-        event = _decoded(message)
-        if isinstance(event, dict) and (watchers := self._watchers.get(event.get("flow_id", ""))):
-            name = "node" if event.get("node_id") else "cycle"
-            for watcher in watchers:
-                watcher.push(name, event)
+    async def _tell(self, messages: list[bytes]) -> None:
+        for event in map(_decoded, messages):
+            if isinstance(event, dict) and (watchers := self._watchers.get(event.get("flow_id", ""))):
+                name = "node" if event.get("node_id") else "cycle"
+                for watcher in watchers:
+                    watcher.push(name, event)
 
     async def _read(self) -> None:
         key, is_open = self._plane.keys.flow_outbox(), self._reading
