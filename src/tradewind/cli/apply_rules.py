@@ -12,9 +12,9 @@ from tradewind.cli.http import Http, segment
 from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
+    from tradewind.points.definition_file import Place
     from tradewind.points.difference import Difference
     from tradewind.points.yaml_text import YamlText
-    from tradewind.rules.rule_file import Place
 
 #: Rules in one request.
 PART = 5000
