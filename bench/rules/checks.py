@@ -3,8 +3,9 @@ more with more rules.
 
     .venv/bin/python bench/rules/checks.py [--quick]
 
-A check is a change that met a condition which reads it. `in memory`: entries of the feed are decoded and judged. `feed
-to stored`: the engine reads them from Redis, judges, and stores states, alarms, history and cursor.
+A check is a change that met a condition which reads it. `in memory`: entries of the feed are decoded and judged, and
+states made ready to be stored when the engine would: those with an edge after each sweep, all once a second. `feed to
+stored`: the engine reads them from Redis, judges, and stores states, alarms, history and cursor; until all is stored.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gc
 import random
 import secrets
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,11 +40,11 @@ from shared import (
 )  # fmt: skip
 
 from tradewind.points.board import Batch, Board
-from tradewind.points.feed import FeedEntry
+from tradewind.points.feed import FeedEntry, id_of
 from tradewind.points.plane import PointPlane
-from tradewind.redis.connection import open_link
+from tradewind.redis.connection import Link, open_link
 from tradewind.rules.document import read_rule
-from tradewind.rules.engine import CONSUMER, RuleEngine
+from tradewind.rules.engine import CONSUMER, TICK_S, RuleEngine
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.spec import Rule
 from tradewind.rules.store import RuleStore
@@ -56,8 +58,9 @@ class Kind:
     """One kind of rules. `points`: that change in a sweep."""
 
     name: str
-    make: Callable[[int], list[dict[str, Any]]]
+    documents: list[dict[str, Any]]
     points: int
+    rules: list[Rule]
     memory: Rate = field(default_factory=Rate)
     stored: Rate = field(default_factory=Rate)
     #: Of the stored runs: edges, and alarms that stood in Redis afterwards.
@@ -81,11 +84,12 @@ class CheckFigures:
 
 def kinds_of(rules: int) -> list[Kind]:
     points = rules * POINTS // RULES
-    return [
-        Kind("ten comparisons a rule, every point read once", ten_each, points),
-        Kind("one comparison a rule, nine of ten points read by nobody", one_each, points),
-        Kind("mixed conditions, one a rule, every point read", mixed, rules),
+    made = [
+        ("ten comparisons a rule, every point read once", ten_each(rules), points),
+        ("one comparison a rule, nine of ten points read by nobody", one_each(rules), points),
+        ("mixed conditions, one a rule, every point read", mixed(rules), rules),
     ]
+    return [Kind(name, documents, changed, specs(documents)) for name, documents, changed in made]
 
 
 def specs(documents: list[dict[str, Any]]) -> list[Rule]:
@@ -101,8 +105,8 @@ def entries(count: int, points: int, start_ms: int) -> list[list[FeedEntry]]:
     ]
 
 
-def in_memory(kind: Kind, rules: int, count: int) -> None:
-    network = RuleNetwork(specs(kind.make(rules)))
+def in_memory(kind: Kind, count: int) -> None:
+    network = RuleNetwork(kind.rules)
     first, *rest = entries(count + 1, kind.points, 1_700_000_000_000)
     network.start({}, 1_699_999_999_999)
     for entry in first:
@@ -111,46 +115,68 @@ def in_memory(kind: Kind, rules: int, count: int) -> None:
     network.take_states()
     gc.collect()
     before, began, cpu = network.checks, time.perf_counter(), time.process_time()
+    ticked = began
     for sweep in rest:
         for entry in sweep:
             network.apply(entry)
         network.take()
-        network.take_states()
+        is_tick = time.perf_counter() >= ticked + TICK_S or sweep is rest[-1]
+        network.take_states(is_all=is_tick)
+        ticked = time.perf_counter() if is_tick else ticked
     wall, used = time.perf_counter() - began, time.process_time() - cpu
     checks = network.checks - before
     kind.memory.rates.append(checks / wall)
     kind.memory.cpu_us.append(used / checks * 1e6)
 
 
-async def from_feed(kind: Kind, rules: int, count: int, url: str) -> None:
-    """The feed is filled while no engine runs; then one takes it up where the last one left off."""
-    link = await open_link(RedisSettings(url=url))
-    # Nothing grows stale while the feed is filled.
-    settings = Settings.model_validate({"key_prefix": f"bench{secrets.token_hex(3)}:", "points": {"stale_s": 3600}})
-    plane = PointPlane(link, settings)
-    board, store = Board(plane), RuleStore(link, plane.keys, settings)
-    documents = kind.make(rules)
-    for at in range(0, len(documents), 1000):
-        await store.apply(documents[at : at + 1000])
-    client = redis.Redis.from_url(url)
-    first, *rest = list(sweeps(count + 1, kind.points, int(time.time() * 1000)))
-    await _write(board, first)
-    stop, engine = asyncio.Event(), RuleEngine(plane, store)
-    running = asyncio.create_task(engine.run(stop))
-    await _until(running, lambda: engine.is_leading and engine.stats.rounds > 1)
-    stop.set()
-    await running
-    for sweep in rest:
-        await _write(board, sweep)
+class Station:
+    """A kind's own place in Redis, with its rules."""
+
+    def __init__(self, kind: Kind, link: Link, client: redis.Redis) -> None:
+        # Nothing grows stale while the feed is filled.
+        given = {"key_prefix": f"bench{secrets.token_hex(3)}:", "points": {"stale_s": 3600}}
+        settings = Settings.model_validate(given)
+        self.kind = kind
+        self.client = client
+        self.plane = PointPlane(link, settings)
+        self.store = RuleStore(link, self.plane.keys, settings)
+        self.board = Board(self.plane)
+
+    async def begin(self) -> None:
+        """Rules begin afresh, with a first sweep that an engine has judged: windows of the pass before would empty."""
+        self.client.delete(self.plane.keys.rule_states())
+        await self.write(1)
+        stop, engine = asyncio.Event(), RuleEngine(self.plane, self.store)
+        running = asyncio.create_task(engine.run(stop))
+        await _until(running, lambda: engine.is_leading and engine.stats.rounds > 1)
+        stop.set()
+        await running
+
+    async def write(self, count: int) -> int:
+        """Fill the feed; how many entries that is."""
+        entries = 0
+        for sweep in sweeps(count, self.kind.points, int(time.time() * 1000)):
+            await self.board.write([Batch.of_channel(channel, "m", values, ts) for channel, ts, values in sweep])
+            entries += len(sweep)
+        return entries
+
+
+async def from_feed(station: Station, count: int) -> None:
+    """The feed is filled while no engine runs; then one takes it up where the last one left off. It is told to stop
+    when it has read all, and woken by a last entry, which no rule reads, so that it does not wait for more; before it
+    has stopped, it stores all that rules remember, with the cursor."""
+    kind, plane, client = station.kind, station.plane, station.client
+    await station.begin()
+    wanted = await station.write(count)
     last = client.xrevrange(plane.keys.feed(), count=1)[0][0]
-    stop, engine = asyncio.Event(), RuleEngine(plane, store)
+    stop, engine = asyncio.Event(), RuleEngine(plane, station.store)
     running = asyncio.create_task(engine.run(stop))
     await _until(running, lambda: engine.is_leading)
     server_s, began, cpu = server_cpu_s(client), time.perf_counter(), time.process_time()
-    wanted = len(rest) * len(first)
     await _until(running, lambda: engine.stats.entries >= wanted)
-    while client.hget(plane.keys.feed_cursors(), CONSUMER) != last:  # noqa: ASYNC110 - it is stored with the round
-        await asyncio.sleep(0.002)
+    stop.set()
+    await station.board.write([Batch.of_channel("999999", "m", {"1": 0.0}, int(time.time() * 1000))])
+    await running
     wall, used = time.perf_counter() - began, time.process_time() - cpu
     checks = engine.stats.checks
     kind.stored.rates.append(checks / wall)
@@ -158,15 +184,8 @@ async def from_feed(kind: Kind, rules: int, count: int, url: str) -> None:
     kind.stored.server_us.append((server_cpu_s(client) - server_s) / checks * 1e6)
     kind.fired = engine.stats.fired
     assert engine.stats.missed == 0
-    stop.set()
-    await running
-    client.flushall()  # or the server has more to look after in each pass
-    client.close()
-    await link.close()
-
-
-async def _write(board: Board, sweep: list[tuple[str, int, dict[str, float]]]) -> None:
-    await board.write([Batch.of_channel(channel, "m", values, ts) for channel, ts, values in sweep])
+    assert id_of(client.hget(plane.keys.feed_cursors(), CONSUMER).decode()) >= id_of(last.decode())
+    client.xtrim(plane.keys.feed(), maxlen=0, approximate=False)
 
 
 async def _until(running: asyncio.Task[None], is_so: Callable[[], Any]) -> None:
@@ -184,11 +203,11 @@ def cost(network: RuleNetwork, given: list[FeedEntry], changes: int) -> float:
     return (time.process_time() - began) / changes * 1e9
 
 
-def growth(rules: int, passes: int, count: int) -> tuple[list[float], ...]:
-    """The same changes reach 100 rules, alone and among all the others; each change is of another point than the one
-    before it."""
+def growth(rules: list[Rule], passes: int, count: int) -> tuple[list[float], ...]:
+    """`rules` of ten comparisons. The same changes reach 100 of them, alone and among all the others; each change is of
+    another point than the one before it."""
     channels = FEW * 10 // A_CHANNEL
-    networks = [RuleNetwork(specs(ten_each(size))) for size in (FEW, rules)]
+    networks = [RuleNetwork(rules[:size]) for size in (FEW, len(rules))]
     for network in networks:
         network.start({}, 1_699_999_999_999)
     found: tuple[list[float], ...] = ([], [], [], [])
@@ -216,21 +235,36 @@ def growth(rules: int, passes: int, count: int) -> tuple[list[float], ...]:
     return found
 
 
+async def run(kinds: list[Kind], passes: int, count: int, url: str) -> None:
+    link, client = await open_link(RedisSettings(url=url)), redis.Redis.from_url(url)
+    stations = [Station(kind, link, client) for kind in kinds]
+    for station in stations:
+        await station.store.apply(station.kind.documents)
+    for turn in range(1, passes + 1):
+        for station in stations:
+            kind = station.kind
+            # Sweeps are longer where all points are read; each run has about the same number of changes.
+            many = count * max(1, kinds[0].points // kind.points)
+            in_memory(kind, many)
+            await from_feed(station, many)
+            rates = f"{kind.memory.rates[-1]:,.0f} in memory, {kind.stored.rates[-1]:,.0f} stored"
+            print(f"  pass {turn} of {passes}, {kind.name}: {rates} checks/s", file=sys.stderr, flush=True)
+    client.close()
+    await link.close()
+
+
 def measure(*, is_quick: bool = False) -> CheckFigures:
     quiet_logs()
-    rules, passes, count = (500, 1, 5) if is_quick else (RULES, 5, 20)
+    rules, passes, count = (500, 1, 5) if is_quick else (RULES, 3, 10)
     kinds = kinds_of(rules)
     with server_of(is_valkey=False) as server:
-        for _ in range(passes):
-            for kind in kinds:
-                # Sweeps are longer where all points are read; each run has about the same number of changes.
-                many = count * max(1, kinds[0].points // kind.points)
-                in_memory(kind, rules, many)
-                uvloop.run(from_feed(kind, rules, many, server.url))
+        uvloop.run(run(kinds, passes, count, server.url))
     plain = [
         {"name": k.name, "points": k.points, "memory": k.memory, "stored": k.stored, "fired": k.fired} for k in kinds
     ]
-    return CheckFigures(server.name, rules, plain, *growth(rules, 3 if is_quick else 21, 20 if is_quick else 100))
+    return CheckFigures(
+        server.name, rules, plain, *growth(kinds[0].rules, 3 if is_quick else 15, 20 if is_quick else 100)
+    )
 
 
 def main() -> None:

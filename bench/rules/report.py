@@ -35,9 +35,9 @@ def verdict_table(verdicts: Sequence[Verdict]) -> str:
     head = ["target", "on", "verdict", "measured", "wanted", "measured / wanted"]
     lines = []
     for v in verdicts:
-        reached = "REACHED" if v.is_reached else "**NOT REACHED**"
+        reached = ("REACHED" if v.is_reached else "**NOT REACHED**") if v.is_target else "no target"
         behind = f" ({v.found})" if v.found else ""
-        wanted = f"{'≥' if v.is_least else '≤'} {v.limit:,g} {v.unit}"
+        wanted = f"{'≥' if v.is_least else '≤'} {v.limit:,g} {v.unit}" if v.is_target else "–"
         lines.append([v.words, v.on, reached, f"{digits(v.value)} {v.unit}{behind}", wanted, number(v.ratio, 2)])
     return table(head, lines, words=3)
 

@@ -82,7 +82,7 @@ def one_each(rules: int) -> list[dict[str, Any]]:
 
 
 def mixed(rules: int) -> list[dict[str, Any]]:
-    """Of ten rules four compare with hysteresis, the others are as `MIXED` says: four of them need every sample."""
+    """Of ten rules four compare with hysteresis, the others are as `MIXED` says: three of them need every sample."""
     return [rule(n, [n], MIXED[n % 10]) for n in range(rules)]
 
 

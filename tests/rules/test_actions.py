@@ -177,6 +177,35 @@ async def test_what_cannot_be_done_is_told_and_the_rest_is_done(room: RuleRoom) 
     assert (await room.history.figures(["hot"]))["hot"].failed == 1
 
 
+async def test_a_task_that_is_refused_is_told_with_why(room: RuleRoom) -> None:
+    await room.store.put(acting(("submit_task", {"type": "no_such_type"})))
+    async with room.leading():
+        await fire(room)
+        told = (await room.told("hot", 1))[0]
+    assert told["results"][0]["code"] == "unknown_type"
+    assert "no_such_type" in told["error_message"] and told["error_message"] == told["results"][0]["error"]
+
+
+async def test_an_expression_that_acts_is_carried_out_and_told_with_its_truth(room: RuleRoom) -> None:
+    formula = {"field": "hot", "type": "expression", "expression": "t > 75", "inputs": {"t": "comsrv:1001:m:1"}}
+    await room.store.put(acting(("log_event", {"message": "{hot}"}), conditions=[formula]))
+    async with room.leading():
+        await fire(room)
+        told = (await room.told("hot", 1))[0]
+    assert told["success"] and told["actions_executed"] == ["log_event"]
+    assert told["conditions_result"] == {"hot": {"matched": True, "actual_value": True}}
+    assert (await room.history.read("hot"))[0].conditions_result["hot"].actual_value is True
+
+
+async def test_a_job_that_cannot_be_read_is_dropped_and_the_next_one_is_done(room: RuleRoom) -> None:
+    await room.store.put(acting(("log_event", {"message": "x"})))
+    await room.plane.redis.xadd(room.keys.rule_outbox(), {"rule_id": "hot", "body": b'{"execution": 7}'})
+    async with room.leading():
+        await fire(room)
+        assert (await room.told("hot", 1))[0]["success"]
+    assert not await _waits(room)
+
+
 async def test_an_action_has_the_edge_that_it_is_for(room: RuleRoom) -> None:
     document = rule(
         actions=[
@@ -225,6 +254,29 @@ async def test_a_rule_that_feeds_itself_is_stopped_and_reported_until_it_is_enab
         await until(lambda: _judges(engine, room))
         await room.board.write([Batch.of_channel("1001", "c", {"30001": found.written[-1][1]}, now_ms() + 2)])
         await until(lambda: _wrote(found, 5))
+    await room.plane.close()
+
+
+async def test_a_slow_loop_of_two_rules_is_stopped_by_its_depth(link: Link, key_prefix: str) -> None:
+    """Control values are looked at once a second: never more than one action within the window."""
+    if link.cluster:
+        pytest.skip("the guard is the same everywhere")
+    room = RuleRoom(link, key_prefix, Clock(), rules={"loop_depth": 3, "loop_window_s": 0.1})
+    await room.models.put(MODEL)
+    await room.models.set_control("battery", "power", 0, "test")
+    for name, limit, value in (("up", "<", 9), ("down", ">", 1)):
+        condition = {"field": name, "source": "modsrv:battery:control:power", "operator": limit, "value": 5}
+        action = ("set_value", {"model": "battery", "field": "power", "value": value})
+        await room.store.put(acting(action, id=name, conditions=[condition]))
+    async with room.leading() as engine:
+        await until(lambda: _judges(engine, room))
+        await room.models.set_control("battery", "power", 8, "test")
+        await until(lambda: _is_any_stopped(room, ["up", "down"]), 30)
+        rows = [await room.plane.redis.lrange(room.keys.rule_history(name), 0, -1) for name in ("up", "down")]
+        told = [json.loads(row) for row in (*rows[0], *rows[1])]
+    assert sum("set_value" in one["actions_executed"] for one in told) == 3
+    why = next(one["error_message"] for one in told if not one["success"])
+    assert "3 actions of rules" in why and "modsrv:battery:control:power" in why
     await room.plane.close()
 
 
@@ -323,6 +375,10 @@ async def test_history_is_bounded_and_lasts_seven_days(link: Link, key_prefix: s
 async def _judges(engine: RuleEngine, room: RuleRoom) -> bool:
     """With the rules as they are now."""
     return engine.is_leading and engine.stats.rounds > 0 and engine.version == await room.store.version()
+
+
+async def _is_any_stopped(room: RuleRoom, names: list[str]) -> bool:
+    return any(one.stopped_ms for one in (await room.history.figures(names)).values())
 
 
 async def _waits(room: RuleRoom) -> bool:

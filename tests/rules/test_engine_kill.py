@@ -17,6 +17,7 @@ from tests.rules.engine_process import open_room
 from tests.rules.rule_room import RuleRoom, rule, until
 from tradewind.clock import now_ms
 from tradewind.redis.connection import open_link
+from tradewind.rules.program import RuleProgram, Sample
 from tradewind.settings import RedisSettings
 
 RULES = 8
@@ -100,6 +101,64 @@ async def test_killed_again_and_again_the_engine_loses_no_alarm_and_fires_none_t
         await link.close()
 
 
+@pytest.mark.slow
+async def test_killed_between_an_edge_and_the_cursor_memories_are_made_again_and_no_edge_comes_twice(
+    redis_7: servers.Server, key_prefix: str
+) -> None:
+    """A sum over a window and a rate: one sample lost, or taken twice, and their edges are others from then on."""
+    link = await open_link(RedisSettings(url=redis_7.url))
+    room = open_room(link, key_prefix)
+    chance = random.Random(7)
+    source = {"source": "comsrv:1001:m:1"}
+    documents = [
+        rule(),
+        rule("sum", conditions=[{"type": "window", "function": "sum", "window_ms": 3_600_000, "operator": ">",
+                                 "value": 0, **source}]),
+        rule("rate", conditions=[{"type": "rate", "operator": ">", "value": 0, **source}]),
+        rule("to", conditions=[{"type": "change", "to": 80, **source}]),
+    ]  # fmt: skip
+    written = [(now_ms(), -1.0)]
+    over = asyncio.Event()
+
+    async def write() -> None:
+        while not over.is_set():
+            at, total = now_ms(), sum(value for _, value in written)
+            written.append((at, chance.choice((80.0, 60.0, 100.0)) * (-1 if total > 0 else 1)))
+            await room.write(at, {"1": written[-1][1]})
+            await asyncio.sleep(chance.choice((0.005, 0.02)))
+
+    try:
+        await room.store.apply(documents)
+        await room.write(written[0][0], {"1": written[0][1]})
+        with engine_process(redis_7.url, key_prefix):
+            await until(lambda: _knows(room, len(documents)), 30)
+        writing = asyncio.create_task(write())
+        between = 0
+        for _ in range(KILLS):
+            with engine_process(redis_7.url, key_prefix):
+                cursor, edges = await _cursor(room), await _edges(room)
+                await until(lambda edges=edges: _has_edges(room, edges), 30)  # type: ignore[misc]
+                await asyncio.sleep(chance.choice((0.0, 0.05, 0.4, 1.2)))
+            between += await _cursor(room) == cursor
+        assert between >= KILLS // 4, "the engine was killed after edges whose entries are still behind the cursor"
+        over.set()
+        await writing
+        with engine_process(redis_7.url, key_prefix):
+            await until(lambda: _settled(room), 60)
+        for document in documents:
+            name = document["id"]
+            program = RuleProgram((await room.store.load()).specs[name])
+            state = program.fresh()
+            told = [v for at, value in written for v in program.run(state, {source["source"]: Sample(value, at)}, at)]
+            expected = [verdict.edge == "rise" for verdict in told if verdict.edge]
+            history = await room.history.read(name, limit=100_000)
+            assert [execution.triggered for execution in reversed(history)] == expected, name
+            own = [alarm for alarm in await room.alarms() if alarm["rule_id"] == name]
+            assert len(expected) > 2 * KILLS and sum(int(alarm["count"]) for alarm in own) == sum(expected)
+    finally:
+        await link.close()
+
+
 async def test_a_duration_goes_on_in_the_next_process_and_ends_at_its_own_time(
     redis_7: servers.Server, key_prefix: str
 ) -> None:
@@ -149,6 +208,14 @@ async def test_a_restart_of_redis_makes_no_false_edge(key_prefix: str) -> None:
 async def _cursor(room: RuleRoom) -> bytes | None:
     found: bytes | None = await room.plane.redis.hget(room.keys.feed_cursors(), "rulesrv")
     return found
+
+
+async def _edges(room: RuleRoom) -> int:
+    return int(await room.plane.redis.xlen(room.keys.alarm_journal()))
+
+
+async def _has_edges(room: RuleRoom, before: int) -> bool:
+    return await _edges(room) > before + 3
 
 
 async def _moved(room: RuleRoom, before: bytes | None) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.rules.rule_strategies import ALARM, START, TICK, A, B, events, rules, steps
+from tests.rules.rule_strategies import ALARM, START, TICK, A, B, events, leaves, rules, steps, values
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.program import RuleProgram, Sample
@@ -16,12 +17,14 @@ from tradewind.rules.spec import AlarmOpen, Change, Compare, Formula, Rule, Wind
 from tradewind.rules.verdict import BAD
 
 FOREVER = 10**15
+#: Ids of entries only grow.
+IDS = itertools.count(1)
 
 
 def entry(at: int, key: str = "comsrv:1:m", q: str = "", late: bool = False, p: str = "", **values: float) -> FeedEntry:
     """Fields as `_1=…`; `at` in seconds after START."""
     data = ",".join(f"{name.lstrip('_')}:{value:.6f}" for name, value in values.items())
-    return FeedEntry("1-1", key, START + at * 1000, data, q, late, "", p)
+    return FeedEntry(f"{next(IDS)}-0", key, START + at * 1000, data, q, late, "", p)
 
 
 def hot(name: str, source: str = A, **fields: Any) -> Rule:
@@ -291,8 +294,7 @@ def test_the_network_says_what_each_rule_says_by_itself(
         if has_timers:
             network.due(at)
         if address in (A, B):
-            data = f"{address[-1]}:{value or 0:.6f}"
-            network.apply(FeedEntry("1-1", "comsrv:1:m", at, data, f"{address[-1]}:bad" if value is None else ""))
+            network.apply(_told_by_the_feed(at, address, value))
         else:
             network.show({address: Sample(0.0, at, BAD) if value is None else Sample(value, at)}, at)
         stored |= network.take_states()
@@ -300,6 +302,98 @@ def test_the_network_says_what_each_rule_says_by_itself(
     network.due(end)
     _tell(network, told)
     assert told == expected
+
+
+#: Without delays, so with many edges.
+bare = st.builds(Rule, st.just("r"), conditions=st.tuples(leaves), on_bad=st.sampled_from(("hold", "true")))
+#: Often several values of one time: read again, only the place in the feed tells them from new ones.
+crowded = st.lists(
+    st.tuples(st.sampled_from((0, 0, 1)), st.sampled_from((A, A, A, B, ALARM)), values | st.none()), max_size=25
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(rules() | bare, min_size=1, max_size=4),
+    crowded,
+    st.lists(st.sampled_from(("", "tick", "crash", "crash")), min_size=25, max_size=25),
+)
+def test_a_crash_between_an_edge_and_the_cursor_neither_loses_nor_repeats_an_edge(
+    drawn_rules: list[Rule], drawn: Any, breaks: list[str]
+) -> None:
+    """With each entry only what is urgent is stored. `breaks`: before each entry it may be that all is stored, with the
+    cursor, or that the process dies, and another one reads the feed again from the cursor on."""
+    named = [Rule(**{**_fields(rule), "id": f"r{i}"}) for i, rule in enumerate(drawn_rules)]
+    found = events(drawn)
+    end = (found[-1][0] if found else START) + 20 * TICK
+    expected = {rule.id: _alone(rule, found, end) for rule in named}
+    network = started(*named)
+    stored = network.take_states()
+    told: dict[str, list[tuple[str, int]]] = {rule.id: [] for rule in named}
+    _tell(network, told)
+    behind: list[FeedEntry] = []
+    for i, (at, address, value) in enumerate(found):
+        if breaks[i] == "tick":
+            stored |= network.take_states()
+            behind.clear()
+        elif breaks[i] == "crash":
+            network = RuleNetwork(named, FOREVER)
+            network.restore(stored)
+            network.start({}, START)
+            for entry in behind:
+                network.apply(entry)
+        network.due(at)
+        if address in (A, B):
+            behind.append(_told_by_the_feed(at, address, value))
+            network.apply(behind[-1])
+        else:
+            network.show({address: Sample(0.0, at, BAD) if value is None else Sample(value, at)}, at)
+        stored |= network.take_states(is_all=False)
+        _tell(network, told)
+    network.due(end)
+    _tell(network, told)
+    assert told == expected
+
+
+def _told_by_the_feed(at: int, address: str, value: float | None) -> FeedEntry:
+    data, quality = f"{address[-1]}:{value or 0:.6f}", f"{address[-1]}:bad" if value is None else ""
+    return FeedEntry(f"{next(IDS)}-0", "comsrv:1:m", at, data, quality)
+
+
+def test_only_what_the_feed_cannot_tell_again_is_stored_with_an_edge() -> None:
+    network = started(hot("a"), hot("b"), Rule("w", conditions=(Window(A, "avg", 60_000, ">", 75.0),)))
+    network.take_states()
+    network.apply(entry(1, _1=70))
+    assert network.take_states(is_all=False) == {}, "no edge, and the feed has it"
+    network.apply(entry(2, _1=76))
+    assert set(network.take_states(is_all=False)) == {"a", "b"}
+    network.age(START + 10**15 + 3000, {})
+    assert set(network.take_states(is_all=False)) == {"a", "b", "w"}, "the feed does not tell of ages"
+    network.apply(entry(3, _1=71))
+    assert set(network.take_states()) == {"a", "b", "w"} and network.take_states() == {}
+
+
+def test_a_mark_that_was_seen_is_not_taken_again() -> None:
+    rule = hot("a", on_bad="true")
+    network = started(rule)
+    read = [entry(1, _1=70), entry(2, q="1:bad"), entry(3, q="1:good")]
+    for one in read:
+        network.apply(one)
+    assert edges(network)[2:] == [("a", "rise", 2), ("a", "fall", 3)]
+    again = RuleNetwork([rule], FOREVER)
+    again.restore(network.take_states(is_all=False))
+    again.start({}, START)
+    for one in (*read, entry(4, q="1:bad")):
+        again.apply(one)
+    assert edges(again) == [("a", "rise", 4)]
+
+
+def test_programs_of_rules_that_stay_are_taken_over() -> None:
+    stays, goes = hot("stays"), hot("goes")
+    before = started(stays, goes)
+    after = RuleNetwork([stays, hot("goes", priority=3)], former=before.programs)
+    assert after.programs["stays"] is before.programs["stays"]
+    assert after.programs["goes"] is not before.programs["goes"] and after.programs["goes"].rule.priority == 3
 
 
 def _fields(rule: Rule) -> dict[str, Any]:
@@ -338,6 +432,18 @@ def test_errors_of_expressions_are_told() -> None:
     assert "division by zero" in network.errors()["a"]
     network.apply(entry(2, _1=1))
     assert network.errors() == {}
+
+
+def test_a_change_between_two_values_is_not_judged_for_others() -> None:
+    network = started(Rule("a", conditions=(Change(A, before=5.0, after=10.0),)))
+    network.apply(entry(1, _1=1))
+    judged = network.judged
+    for at, value in enumerate((2, 3, 4.9), 2):
+        network.apply(entry(at, _1=value))
+    assert network.judged == judged
+    for at, value in enumerate((5, 10, 7, 10, 5, 7, 10, 5, 10), 5):
+        network.apply(entry(at, _1=value))
+    assert edges(network) == [("a", "rise", 6), ("a", "fall", 7), ("a", "rise", 13)]
 
 
 @pytest.mark.parametrize("leaf", [Change(A), Window(A, "avg", 5000, ">", 75.0)])

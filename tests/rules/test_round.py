@@ -68,13 +68,17 @@ async def test_a_round_whose_reply_was_lost_is_not_done_again(led: RuleRoom) -> 
     assert await led.plane.redis.hget(led.keys.feed_cursors(), "rulesrv") == b"5-0"
 
 
-async def test_a_cursor_without_an_effect_waits_for_the_tick(led: RuleRoom) -> None:
+async def test_the_cursor_waits_for_the_tick(led: RuleRoom) -> None:
+    """An edge is stored without it: only with all states may it move."""
     store = rounds(led)
     assert not store.begin([], {}, ("rulesrv", "5-0"))
-    assert not store.begin([], {}, ("rulesrv", "6-0"))
-    assert store.begin([], {"hot": b"x"}, ())
+    assert store.begin([raised()], {"hot": b"x"}, ("rulesrv", "6-0"))
+    assert await store.finished() is Outcome.STORED
+    assert await led.plane.redis.hget(led.keys.feed_cursors(), "rulesrv") is None
+    assert store.begin([], {}, ("rulesrv", "7-0"), is_tick=True)
     await store.finished()
-    assert await led.plane.redis.hget(led.keys.feed_cursors(), "rulesrv") == b"6-0"
+    assert await led.plane.redis.hget(led.keys.feed_cursors(), "rulesrv") == b"7-0"
+    assert not store.begin([], {}, (), is_tick=True)
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,36 @@ async def test_history_is_read_newest_first_and_not_older_than_it_is_kept(room: 
     assert [e.timestamp for e in await room.history.read("hot")] == [now, now - day, now - 6 * day]
     assert [e.timestamp for e in await room.history.read("hot", limit=1, offset=1)] == [now - day]
     assert [e.timestamp for e in await room.history.read("hot", to_ms=now - day)] == [now - day, now - 6 * day]
+
+
+async def test_what_another_program_wrote_is_a_rule_without_a_version(room: RuleRoom) -> None:
+    """The seed's document, put there by hand."""
+    by_hand = {**seed_rule(), "group_id": None}
+    assert "version" not in by_hand
+    await write_by_hand(room, by_hand["id"], json.dumps(by_hand))
+    assert (await room.store.get_spec(by_hand["id"])).priority == by_hand["priority"]
+    off = await room.store.disable(by_hand["id"])
+    assert (off["enabled"], off["version"], off["created_at"]) == (False, 1, by_hand["created_at"])
+
+
+@pytest.mark.parametrize(
+    "text", ["{broken", "[1]", '{"id": "other", "conditions": []}', '{"id": "odd", "priority": "7"}']
+)
+async def test_one_that_cannot_be_read_hides_no_other_and_can_be_removed(room: RuleRoom, text: str) -> None:
+    await room.store.put(rule())
+    await write_by_hand(room, "odd", text)
+    now = await room.store.load()
+    assert set(now.specs) == {"hot"} and {problem.path.split(".")[0] for problem in now.problems} == {"odd"}
+    assert {document["id"] for document in await room.store.list()} == {"hot", "odd"}
+    if "conditions" not in text:
+        with pytest.raises(Conflict) as refused:
+            await room.store.disable("odd")
+        assert refused.value.code == "rule_faulty" and (await raw(room, room.keys.rule("odd"))).decode() == text
+    await room.store.remove("odd")
+    assert set((await room.store.load()).rules) == {"hot"}
+
+
+async def write_by_hand(room: RuleRoom, rule_id: str, text: str) -> None:
+    await room.plane.redis.set(room.keys.rule(rule_id), text)
+    await room.plane.redis.sadd(room.keys.rules(), rule_id)
+    await room.plane.redis.incr(room.keys.rules_version())

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from tradewind.errors import Conflict, TimedOut, TradewindError, Unavailable
+from tradewind.errors import Conflict, Invalid, TimedOut, TradewindError, Unavailable
 from tradewind.points.command_record import Command, CommandRequest, CommandStatus
 from tradewind.points.commands import Accepted
 from tradewind.points.plane import PointPlane
@@ -126,7 +126,15 @@ class ActionRunner:
     async def _carry_out(self, entry_id: str, body: bytes, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
-        job = msgspec.json.decode(body, type=Job)
+        try:
+            job = msgspec.json.decode(body, type=Job)
+        except msgspec.MsgspecError as problem:
+            # Of another version of ours: it must not stop what comes after it, now and at each start.
+            log.error(
+                "rule_action_unreadable", entry=entry_id, error=str(problem), body=body[:1000].decode(errors="replace")
+            )
+            await self._drop(entry_id)
+            return
         results = list(job.execution.results)
         executed = list(job.execution.actions_executed)
         for number, act in job.acts:
@@ -155,6 +163,13 @@ class ActionRunner:
             except Unavailable as error:
                 log.warning("rule_actions_wait", rule=execution.rule_id, error=error.message)
                 await asyncio.sleep(1)
+
+    async def _drop(self, entry_id: str) -> None:
+        try:
+            with translated(self._plane.link):
+                await self._plane.redis.xdel(self._plane.keys.rule_outbox(), entry_id)
+        except Unavailable as error:
+            log.warning("rule_actions_wait", error=error.message)  # it is met again at the next start
 
     async def _act(self, execution: Execution, number: int, act: Act) -> ActionResult:
         """Tried again only while something does not answer: the key makes that safe."""
@@ -212,8 +227,12 @@ class ActionRunner:
 
 
 def _failed(execution: Execution, kind: str, error: TradewindError) -> ActionResult:
-    log.warning("rule_action_failed", rule=execution.rule_id, action=kind, code=error.code, error=error.message)
-    return ActionResult(kind, False, code=error.code, error=error.message)
+    """With what is wrong in particular: the history has no other place for it."""
+    problems = error.problems[:3] if isinstance(error, Invalid) else ()
+    why = [f"{problem.path}: {problem.hint}" for problem in problems if problem.hint not in error.message]
+    message = f"{error.message}: {'; '.join(why)}" if why else error.message
+    log.warning("rule_action_failed", rule=execution.rule_id, action=kind, code=error.code, error=message)
+    return ActionResult(kind, False, code=error.code, error=message)
 
 
 def _speak(level: str) -> Callable[..., Any]:

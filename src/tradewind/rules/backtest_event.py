@@ -35,7 +35,7 @@ class BacktestEvent(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, verdict: Verdict) -> BacktestEvent:
         found = verdict.conditions_result.items()
-        conditions = {name: Checked(each["matched"], each["actual_value"]) for name, each in found}
+        conditions = {name: Checked.of(each) for name, each in found}
         return cls(verdict.edge, verdict.at_ms, verdict.cause, verdict.source, verdict.field, verdict.value, conditions)
 
 

@@ -85,10 +85,14 @@ class FormulaLeaf(LeafProgram):
 
     def level(self, known: Known, memory: Any, was: bool, moment_ms: int) -> bool | None:
         found = self.actual(known, memory, moment_ms)
-        return bool(found) if isinstance(found, (bool, int, float)) else None
+        return found if found is True or found is False else bool(found) if isinstance(found, (int, float)) else None
 
     def actual(self, known: Known, memory: Any, moment_ms: int) -> Any:
-        given = {name: known[slot] for name, slot in self._inputs if known[slot] is not None}
+        given = {}
+        for name, slot in self._inputs:
+            x = known[slot]
+            if x is not None:
+                given[name] = x
         self.error = ""
         try:
             return self._call(given)

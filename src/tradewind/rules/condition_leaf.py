@@ -21,10 +21,12 @@ Known = Sequence[Any]
 
 class LeafProgram:
     """`slots`: places of its sources among the values of the rule, None there when unknown. `is_noted`: it must be told
-    of each sample (`take`). `is_timed`: its level may change by time alone. The memory is one per state."""
+    of each sample (`take`). `is_timed`: its level may change by time alone. Not `is_banded`: it must see every sample,
+    its `band` is never asked for. The memory is one per state."""
 
     is_noted = False
     is_timed = False
+    is_banded = True
 
     def __init__(self, spec: Leaf, slots: tuple[int, ...]) -> None:
         self.spec = spec

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tradewind.rules.condition_leaf import AGAIN, KEPT, NOTHING, SAME, Known, LeafProgram
-from tradewind.rules.condition_limit import Band, Limit
+from tradewind.rules.condition_limit import Band, Limit, edges_around
 from tradewind.rules.spec import Change, Rate, Window
 from tradewind.rules.verdict import show
 from tradewind.rules.windows import MAX_SAMPLES, SampleWindow, Trail
@@ -13,6 +14,7 @@ from tradewind.rules.windows import MAX_SAMPLES, SampleWindow, Trail
 
 class RateLeaf(LeafProgram):
     is_noted = True
+    is_banded = False
 
     def __init__(self, spec: Rate, slots: tuple[int, ...]) -> None:
         super().__init__(spec, slots)
@@ -25,8 +27,11 @@ class RateLeaf(LeafProgram):
     def take(self, memory: Trail, old: Any, value: Any, ts_ms: int) -> int:
         if type(value) is not float:
             return SAME
+        if not self._over_ms:
+            memory.follow(ts_ms, value)
+            return KEPT
         memory.put(ts_ms, value)
-        while len(memory) > 2 and (not self._over_ms or memory.oldest_ms < ts_ms - self._over_ms):
+        while len(memory) > 2 and memory.oldest_ms < ts_ms - self._over_ms:
             memory.drop()
         if len(memory) > MAX_SAMPLES:
             memory.thin()
@@ -36,13 +41,11 @@ class RateLeaf(LeafProgram):
         rate = self.actual(known, memory, moment_ms)
         return None if rate is None else self._limit.test(rate, was)
 
-    def band(self, known: Known, was: bool, slot: int) -> Band:
-        return NOTHING
-
     def actual(self, known: Known, memory: Trail, moment_ms: int) -> float | None:
-        if len(memory) < 2 or type(known[self.slot]) is not float:
+        times, values, head = memory.times, memory.values, memory.head
+        if len(times) - head < 2 or type(known[self.slot]) is not float:
             return None
-        rate = (memory.values[-1] - memory.values[memory.head]) * 1000 / (memory.times[-1] - memory.oldest_ms)
+        rate = (values[-1] - values[head]) * 1000 / (times[-1] - times[head])
         return rate if rate - rate == 0.0 else None
 
     def dump(self, memory: Trail) -> Any:
@@ -56,6 +59,7 @@ class WindowLeaf(LeafProgram):
     """A count is known also while the source is not: that nothing arrives is what it may look for."""
 
     is_noted = is_timed = True
+    is_banded = False
 
     def __init__(self, spec: Window, slots: tuple[int, ...]) -> None:
         super().__init__(spec, slots)
@@ -81,7 +85,8 @@ class WindowLeaf(LeafProgram):
         return True
 
     def level(self, known: Known, memory: SampleWindow, was: bool, moment_ms: int) -> bool | None:
-        memory.slide(moment_ms - self._window_ms)
+        if memory.oldest_ms <= moment_ms - self._window_ms:
+            memory.slide(moment_ms - self._window_ms)
         if self._needs_all and moment_ms < memory.start_ms + self._window_ms:
             return None
         found = self.actual(known, memory, moment_ms)
@@ -92,9 +97,6 @@ class WindowLeaf(LeafProgram):
             return memory.start_ms + self._window_ms
         oldest = memory.oldest_ms
         return oldest + self._window_ms if oldest >= 0 else 0
-
-    def band(self, known: Known, was: bool, slot: int) -> Band:
-        return NOTHING
 
     def actual(self, known: Known, memory: SampleWindow, moment_ms: int) -> float | None:
         if self._function != "count" and type(known[self.slot]) is not float:
@@ -130,6 +132,23 @@ class ChangeLeaf(LeafProgram):
 
     def level(self, known: Known, memory: list[Any], was: bool, moment_ms: int) -> bool | None:
         return None if known[self.slot] is None else bool(memory[1])
+
+    def band(self, known: Known, was: bool, slot: int) -> Band:
+        """While it is false, only its own two values can be part of a change that fits; of all others it does not
+        matter which one was the last."""
+        x = known[slot]
+        if type(x) is not float:
+            return NOTHING
+        wanted = [value for value in (self._before, self._after) if value is not None]
+        if was or not wanted:
+            return x, x
+        low, high = -math.inf, math.inf
+        for value in wanted:
+            if not isinstance(value, float):
+                return x, x
+            its_low, its_high = edges_around(x, value)
+            low, high = max(low, its_low), min(high, its_high)
+        return low, high
 
     def dump(self, memory: list[Any]) -> Any:
         return memory

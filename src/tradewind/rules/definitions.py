@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tradewind import codec
 from tradewind.clock import from_iso
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.rules.document import read_rule
@@ -53,6 +54,24 @@ class Definitions(msgspec.Struct):
     groups: dict[str, dict[str, Any]] = {}
     specs: dict[str, Rule] = {}
     problems: list[Problem] = []
+
+
+def stored(name: str, text: bytes) -> tuple[dict[str, Any], list[Problem]]:
+    """What stands in Redis under that id, whoever wrote it there, and why it cannot be used: one hides no other."""
+    try:
+        document = codec.decode(text)
+    except Invalid as error:
+        return {"id": name}, [Problem("bad_json", "document", error.message)]
+    if isinstance(document, dict) and document.get("id") == name:
+        return document, []
+    known = document if isinstance(document, dict) else {}
+    return {**known, "id": name}, [Problem("id_mismatch", "id", f"an object with the id {name!r} must stand here")]
+
+
+def version_of(document: Mapping[str, Any] | None) -> int:
+    """0 of one that another program wrote without."""
+    found = (document or {}).get("version")
+    return found if type(found) is int else 0
 
 
 class Change(msgspec.Struct):
@@ -152,7 +171,7 @@ def _plan_groups(
         _must_fit(old, document, "group", group["id"])
         put.add(group["id"])
         made = {**group, "created_at": (old or {}).get("created_at", at_iso), "updated_at": at_iso}
-        made["version"] = (old or {}).get("version", 0) + 1
+        made["version"] = version_of(old) + 1
         if old is None or not _same(old, made):
             change.groups.append((group["id"], to_text(made)))
     return put
@@ -163,7 +182,7 @@ def _must_fit(old: Mapping[str, Any] | None, document: Mapping[str, Any], noun: 
     wanted = document.get("version")
     if not wanted:
         return
-    stands = (old or {}).get("version", 0)
+    stands = version_of(old)
     if old is not None and wanted != stands:
         message = f"the {noun} {name!r} has version {stands}, not {wanted}"
         raise Conflict(message, code="version_moved", hint="read it again, or leave the version out")
@@ -171,10 +190,10 @@ def _must_fit(old: Mapping[str, Any] | None, document: Mapping[str, Any], noun: 
 
 def _ordered(document: Mapping[str, Any], old: Mapping[str, Any] | None, at_iso: str) -> dict[str, Any]:
     given = {**_DEFAULTS, **{name: value for name, value in document.items() if name not in _OURS}}
-    given["created_at"] = old["created_at"] if old is not None else _time(document.get("created_at")) or at_iso
+    given["created_at"] = _time((old or {}).get("created_at")) or _time(document.get("created_at")) or at_iso
     given["updated_at"] = at_iso
     made = {name: given.pop(name) for name in FIRST if name in given}
-    return {**made, **given, "version": (old or {}).get("version", 0) + 1}
+    return {**made, **given, "version": version_of(old) + 1}
 
 
 def _same(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -80,7 +80,7 @@ def report(program: RuleProgram, state: RuleState, samples: dict[str, Sample], n
         rule.id,
         iso(now_ms),
         level,
-        {name: Checked(found["matched"], found["actual_value"]) for name, found in results.items()},
+        {name: Checked.of(found) for name, found in results.items()},
         {address: _source(samples.get(address), state, at) for at, address in enumerate(program.addresses)},
         [would for action in rule.actions if (would := _would(rule, verdict, action))] if level else [],
         program.error,

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tradewind.errors import Invalid
+from tradewind.rules.chains import targets
 from tradewind.rules.history_record import ActionResult, Checked, Context, Execution, encode, new_execution_id
 from tradewind.rules.network import Fired
 from tradewind.rules.program import Verdict
@@ -53,10 +54,11 @@ class LoopNote(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Effects(msgspec.Struct, frozen=True):
-    """Packed steps; what the loop guard remembers from now on."""
+    """Packed steps; what the loop guard remembers from now on; addresses that the actions write."""
 
     steps: list[bytes]
     note: LoopNote
+    written: list[str] = []
 
 
 def read_note(note: Any, rule: Rule) -> LoopNote:
@@ -69,9 +71,10 @@ def read_note(note: Any, rule: Rule) -> LoopNote:
 
 
 def effects_of(
-    fired: Fired, note: LoopNote, now_ms: int, began_ms: int, *, loop_depth: int, loop_window_ms: int
+    fired: Fired, note: LoopNote, now_ms: int, began_ms: int, *, chain: int = 0, loop_depth: int, loop_window_ms: int
 ) -> Effects:
-    """`began_ms`: when the round began that found the edge; the loop guard counts with `now_ms`."""
+    """`began_ms`: when the round began that found the edge; the loop guard counts with `now_ms`. `chain`: how many
+    actions of rules, one after the other, led to the edge."""
     rule, verdict = fired.rule, fired.verdict
     steps: list[Any] = []
     acts: list[tuple[int, Act]] = []
@@ -79,7 +82,7 @@ def effects_of(
     results: list[ActionResult] = []
     names = context(rule, verdict)
     execution_id = new_execution_id()
-    refused, note, error = _may_act(rule, verdict, note, now_ms, loop_depth, loop_window_ms)
+    refused, note, error = _may_act(rule, verdict, note, now_ms, chain, loop_depth, loop_window_ms)
     for at, action in enumerate(rule.actions):
         if isinstance(action, CreateAlarm):
             step = alarm_step(rule, verdict, action, names, f"{execution_id}:{at}")
@@ -105,10 +108,7 @@ def effects_of(
         rule_id=rule.id,
         timestamp=now_ms,
         triggered=verdict.edge == "rise",
-        conditions_result={
-            name: Checked(found.get("matched"), found.get("actual_value"))
-            for name, found in verdict.conditions_result.items()
-        },
+        conditions_result={name: Checked.of(found) for name, found in verdict.conditions_result.items()},
         actions_executed=executed,
         success=not failure,
         duration_ms=max(0, now_ms - began_ms),
@@ -123,7 +123,7 @@ def effects_of(
         steps.append(told(execution))
     if error:
         steps.append(("stop", rule.id, error))
-    return Effects(list(map(_pack, steps)), note)
+    return Effects(list(map(_pack, steps)), note, targets([act for _, act in acts]))
 
 
 def told(execution: Execution) -> tuple[Any, ...]:
@@ -144,7 +144,7 @@ _WHY = {
 
 
 def _may_act(
-    rule: Rule, verdict: Verdict, note: LoopNote, now_ms: int, depth: int, window_ms: int
+    rule: Rule, verdict: Verdict, note: LoopNote, now_ms: int, chain: int, depth: int, window_ms: int
 ) -> tuple[str, LoopNote, str]:
     """Why nothing but alarms may happen (`` = it may), what the guard remembers, what it says if it stops the rule."""
     if verdict.cause == "bad":
@@ -156,11 +156,15 @@ def _may_act(
     if note.stopped_version:
         return "loop", note, ""
     lately = (*(at for at in note.acted_ms if at > now_ms - window_ms), now_ms)
-    if len(lately) <= depth:
+    if len(lately) <= depth and chain < depth:
         return "", LoopNote(lately), ""
-    error = (
-        f"rule {rule.id!r} acted {len(lately)} times within {window_ms / 1000:g} s and is stopped: it may feed itself"
-    )
+    if len(lately) > depth:
+        why = f"acted {len(lately)} times within {window_ms / 1000:g} s and is stopped: it may feed itself"
+    else:
+        why = (
+            f"is stopped: {chain} actions of rules, each set off by the one before, led to this one by {verdict.source}"
+        )
+    error = f"rule {rule.id!r} {why}"
     return "loop", LoopNote((), max(rule.version, 1)), error
 
 

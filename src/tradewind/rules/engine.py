@@ -1,7 +1,8 @@
-"""Judges the rules (role rulesrv): reads the feed, judges what changed, stores states, effects and cursor at once.
+"""Judges the rules (role rulesrv): reads the feed, judges what changed, stores edges with their states and effects at
+once; once a second the cursor with all that rules remember.
 
 Only the process that holds `rulesrv:leader` judges; the others stand by. When rules change, the lead changes hands or a
-store fails, it starts again from what is stored, which is always of one piece.
+store fails, it starts again from what is stored: each state knows what it has seen of the feed behind the cursor.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.rules.chains import Chains
 from tradewind.rules.effects import effects_of, read_note
 from tradewind.rules.lead import RuleLead, ServerClock
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.open_alarms import LeftOpen, alarm_samples, journal_place
 from tradewind.rules.patient_reader import PatientReader
+from tradewind.rules.program import RuleProgram
 from tradewind.rules.round import STEPS_A_CALL, Outcome, RoundStore
 from tradewind.rules.snapshot import channels_seen, read_rule_samples
 from tradewind.rules.spec import AlarmOpen
@@ -94,9 +97,11 @@ class RuleEngine:
         self._looked = 0.0
         self._journal = b""
         self._left_open = LeftOpen()
+        self._chains = Chains()
         self._alarm_conditions: Mapping[str, AlarmOpen] = {}
         self._controls: Sequence[str] = ()
         self._watched = 0
+        self._programs: Mapping[str, RuleProgram] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then."""
@@ -133,7 +138,8 @@ class RuleEngine:
             outcome = await rounds.drain()
             ages = await self._ages() if self._ages is not None else {}
             rules = [rule for rule in definitions.specs.values() if rule.enabled]
-            network = RuleNetwork(rules, int(self.plane.settings.stale_s * 1000), ages)
+            network = RuleNetwork(rules, int(self.plane.settings.stale_s * 1000), ages, self._programs)
+            self._programs = network.programs
             await self._start(network, is_followed=bool(has_cursor))
             self.stats = RuleStats(rules=len(rules))
             self._watched = 0
@@ -149,6 +155,8 @@ class RuleEngine:
                 outcome = await self._round(network, rounds, reader)
                 if acting is not None and acting.done():
                     acting.result()  # it never ends by itself: tell why it did
+            if outcome is Outcome.STORED and lead.epoch == epoch:
+                outcome = await self._finish(network, rounds, (), self._clock.now_ms(), is_tick=True)
             if outcome is Outcome.STORED:
                 outcome = await rounds.finished()
             if outcome is Outcome.DEPOSED:
@@ -176,6 +184,7 @@ class RuleEngine:
         samples |= await alarm_samples(self.plane, self._alarm_conditions, now)
         network.start(samples, now)
         if not is_followed:  # what happened since is not in the feed any more
+            network.forget_seen()
             network.show(samples, now)
         await self._age(network, now)
 
@@ -261,7 +270,7 @@ class RuleEngine:
         steps = self._steps(network, began)
         if is_tick:
             steps += self._left_open.steps(network)
-        states = network.take_states()
+        states = network.take_states(is_all=is_tick)
         outcome = await rounds.finished()
         if outcome is not Outcome.STORED:
             return outcome
@@ -272,18 +281,18 @@ class RuleEngine:
 
     def _steps(self, network: RuleNetwork, began: int) -> list[bytes]:
         now, settings = self._clock.now_ms(), self.plane.all_settings.rules
+        window_ms = int(settings.loop_window_s * 1000)
         steps: list[bytes] = []
         for fired in network.take():
             state = network.states[fired.rule.id]
             note = read_note(state.note, fired.rule)
+            chain = self._chains.length(fired.verdict.source, now)
             made = effects_of(
-                fired,
-                note,
-                now,
-                began,
-                loop_depth=settings.loop_depth,
-                loop_window_ms=int(settings.loop_window_s * 1000),
+                fired, note, now, began, chain=chain, loop_depth=settings.loop_depth, loop_window_ms=window_ms
             )
+            self._chains.wrote(made.written, chain + 1, now)
+            if made.note.stopped_version:  # what changes it next is no doing of the chain
+                self._chains.end(fired.verdict.source)
             state.note = msgspec.to_builtins(made.note)
             steps += made.steps
             self.stats.fired += 1

@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 
 class RuleFigures(msgspec.Struct, frozen=True):
     """Since the rule exists. `triggered`: how often it became active; `ms` of all executions; `last_ms`: when the last
-    one ended; `stopped_ms`: when the loop guard stopped it, 0 if it did not."""
+    one ended; `stopped_ms`: when the loop guard stopped it, `fired_ms`: when it last became active; 0 if never."""
 
     executions: int = 0
     triggered: int = 0
@@ -26,6 +26,7 @@ class RuleFigures(msgspec.Struct, frozen=True):
     ms: int = 0
     last_ms: int = 0
     stopped_ms: int = 0
+    fired_ms: int = 0
 
     @property
     def success_rate(self) -> float | None:

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from tradewind.rules.verdict import show
+
+#: What an expression says is a truth value as a rule.
+Value = bool | int | float | str | None
 
 
 class Checked(msgspec.Struct, frozen=True):
     """What a condition saw. `matched` None: it could not be judged."""
 
     matched: bool | None
-    actual_value: float | str | None
+    actual_value: Value
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Checked:
+        """An expression may come to a list; that is shown, since what is written must be readable again."""
+        value = found.get("actual_value")
+        return cls(found.get("matched"), value if isinstance(value, Value) else show(value))
 
 
 class ActionResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +41,7 @@ class Context(msgspec.Struct, frozen=True):
     """The source that made the rule change, and its value."""
 
     source_data: str
-    trigger_value: float | str | None
+    trigger_value: Value
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

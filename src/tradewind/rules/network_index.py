@@ -10,8 +10,6 @@ from operator import itemgetter
 from typing import Any
 
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
-#: In all plans of a key, so that one that sends ever other points does not fill the memory.
-MAX_FIELDS = 20_000
 Found = tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[float]]
 
 
@@ -25,30 +23,28 @@ class Plan:
         found = [(at, index[field]) for at, field in enumerate(fields) if field in index]
         self.slots = [slot for _, slot in found]
         self.pick_slots = _picker([at for at, _ in found], len(fields))
-        pairs = [(at, watch) for at, slot in enumerate(self.slots) for watch in watches[slot]]
+        # In the order of the watches, so of the rules.
+        pairs = sorted(
+            ((at, watch) for at, slot in enumerate(self.slots) for watch in watches[slot]), key=itemgetter(1)
+        )
         self.watches = [watch for _, watch in pairs]
         self.pick_watches = _picker([at for at, _ in pairs], len(self.slots))
 
 
 class KeyIndex:
-    """The points of one key that rules read. `newest`: no sample of them is newer."""
+    """The points of one key that rules read. `newest`: no sample of them is newer. `last_id`: of the last entry of the
+    feed that told of this key, `` before the first."""
 
-    __slots__ = ("_plan", "newest", "slots")
+    __slots__ = ("_plan", "last_id", "newest", "slots")
 
     def __init__(self) -> None:
         self.slots: dict[str, int] = {}
         self.newest = -1
+        self.last_id = ""
         self._plan: Plan | None = None
 
     def read(self, data: str, watches: Sequence[Sequence[int]]) -> Found:
         """Of `id:value,id:value,…`: slots and their values, watches and theirs."""
-        if "," not in data:
-            field, _, text = data.partition(":")
-            slot = self.slots.get(field)
-            if slot is None:
-                return (), (), (), ()
-            value, readers = float(text), watches[slot]
-            return (slot,), (value,), readers, (value,) * len(readers)
         flat = data.replace(":", ",").split(",")
         fields = flat[::2]
         plan = self._plan

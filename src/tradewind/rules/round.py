@@ -50,14 +50,17 @@ class RoundStore:
     ) -> bool:
         """Start to store a round; `finished` must be awaited before the next. False: there was nothing to store.
 
-        `cursor`: field, value, … as the feed gave it; one without an effect waits for the next effect or tick.
+        `cursor`: field, value, … as the feed gave it. It waits for a tick, with which all states that have changed must
+        be given; before that only those that must not change twice when the feed is read again.
         """
         self._cursor.update(zip(cursor[::2], cursor[1::2], strict=True))
         if not steps and not states and not (is_tick and self._cursor):
             return False
         self._count += 1
-        cursor_args = [part for pair in self._cursor.items() for part in pair]
-        self._cursor.clear()
+        cursor_args: list[str] = []
+        if is_tick:
+            cursor_args = [part for pair in self._cursor.items() for part in pair]
+            self._cursor.clear()
         args: list[Arg] = [self._context, self._plane.clock.now_arg(), *self._owner, self.version]
         args += [f"{self._nonce}{self._count:x}", self._steps, len(cursor_args) // 2, len(states), *cursor_args]
         for rule_id, data in states.items():

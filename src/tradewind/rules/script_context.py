@@ -13,4 +13,4 @@ def rule_context(keys: Keys, settings: Settings) -> bytes:
     """JSON, the first argument of each script."""
     rules = settings.rules
     kept = {"history_keep": rules.history_keep, "history_ms": rules.history_days * DAY_MS}
-    return codec.encode({**codec.decode(script_context(keys, settings.alarms)), **kept})
+    return codec.encode({**codec.decode(script_context(keys, settings)), **kept})

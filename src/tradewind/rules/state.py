@@ -11,13 +11,15 @@ class RuleState:
     """Mutable, belongs to one program. Lists go by source (`values`, `known`, `times`, `qualities`) or by condition.
 
     `due_ms`: when a timer must be judged next, 0: never. `note` is the engine's own: stored and given back untouched
-    (anything that msgpack can hold); when it changes, the state must be stored.
+    (anything that msgpack can hold); when it changes, the state must be stored. `seen` is the network's own: by source,
+    the last entry of the feed that the state has in it, `` for none.
     """
 
     __slots__ = (
         "due_ms",  # derived
         "is_active",
         "is_first",  # the rise that is waited for is that of the first level
+        "is_quiet",  # it takes another level of a condition to change anything about the rule; derived
         "is_settled",  # the start-up is over
         "known",  # values that may be used, None for others; derived
         "levels",  # True, False or None
@@ -26,6 +28,7 @@ class RuleState:
         "note",
         "qualities",
         "risen_ms",
+        "seen",
         "timer",  # of the edge that is waited for
         "timers",  # of conditions with a delay of their own
         "times",
@@ -37,6 +40,7 @@ class RuleState:
         self.is_active = False
         self.is_settled = False
         self.is_first = False
+        self.is_quiet = False
         self.timer = Timer()
         self.risen_ms = NEVER
         self.moment_ms = 0
@@ -50,3 +54,4 @@ class RuleState:
         self.memories = memories
         self.due_ms = 0
         self.note: Any = None
+        self.seen = [""] * sources

@@ -14,7 +14,8 @@ from tradewind.rules.state import RuleState
 from tradewind.rules.timer import Timer
 from tradewind.rules.verdict import BAD
 
-FORM = 1
+#: Form 1 had no `seen`.
+FORM = 2
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder().decode
 
@@ -42,17 +43,27 @@ def dump_state(sign: int, leaves: Sequence[LeafProgram], state: RuleState) -> by
             timers if any(timers) else None,
             memories if any(memory is not None for memory in memories) else None,
             state.note,
+            _short(state.seen),
         )
     )
+
+
+def _short(seen: list[str]) -> list[str] | str:
+    """Sources of one rule are mostly of one channel."""
+    return seen[0] if seen and seen.count(seen[0]) == len(seen) else seen
 
 
 def load_state(sign: int, leaves: Sequence[LeafProgram], state: RuleState, data: bytes) -> RuleState | None:
     """The fresh state, filled; None when that cannot be. `due_ms` is left to the program."""
     try:
-        form, its_sign, flags, marks, values, times, qualities, levels, was, timers, memories, note = _unpack(data)
-        if form != FORM or its_sign != sign:
+        form, its_sign, flags, marks, values, times, qualities, levels, was, timers, memories, note, *more = _unpack(
+            data
+        )
+        if form not in (1, FORM) or its_sign != sign:
             return None
-        if not (len(values) == len(times) == len(qualities) == len(state.values)):
+        seen = more[0] if form == FORM else ""
+        state.seen = [seen] * len(values) if isinstance(seen, str) else seen
+        if not (len(values) == len(times) == len(qualities) == len(state.seen) == len(state.values)):
             return None
         if not (len(levels) == len(was) == len(state.levels)):
             return None

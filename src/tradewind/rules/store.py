@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from tradewind import codec
 from tradewind.clock import Clock, iso
 from tradewind.errors import Conflict, Invalid, NotFound, Problem, Unavailable
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
-from tradewind.rules.definitions import Change, Definitions, plan, to_text
+from tradewind.rules.definitions import Change, Definitions, plan, stored, to_text, version_of
 from tradewind.rules.document import read_rule
 from tradewind.rules.history import RuleHistory
 from tradewind.rules.script_context import rule_context
@@ -90,7 +89,8 @@ class RuleStore:
             and (not source or (rule_id in now.specs and source in now.specs[rule_id].addresses))
             and (not word or any(word in str(document.get(n, "")).casefold() for n in ("id", "name", "description")))
         ]
-        return sorted(found, key=lambda document: (-document.get("priority", 0), document["id"]))
+        ranks = {rule_id: -spec.priority for rule_id, spec in now.specs.items()}
+        return sorted(found, key=lambda document: (ranks.get(document["id"], 0), document["id"]))
 
     async def get_group(self, group_id: str) -> dict[str, Any]:
         """Raises NotFound."""
@@ -179,10 +179,13 @@ class RuleStore:
             document = now.rules.get(rule_id)
             if document is None:
                 raise _missing("rule", rule_id)
+            if "conditions" not in document:
+                message = f"the rule {rule_id!r} cannot be read"
+                raise Conflict(message, code="rule_faulty", hint="write it anew, or remove it")
             is_stopped = is_on and bool((await self.history.figures([rule_id]))[rule_id].stopped_ms)
             if bool(document.get("enabled", True)) is is_on and not is_stopped:
                 return document
-            made = {**document, "enabled": is_on, "updated_at": self._now_iso(), "version": document["version"] + 1}
+            made = {**document, "enabled": is_on, "updated_at": self._now_iso(), "version": version_of(document) + 1}
             group = document.get("group_id") or ""
             row = (rule_id, to_text(made), group, group, "" if is_on else "disabled")
             if await self._store(now, Change(rules=[row])):
@@ -201,14 +204,14 @@ class RuleStore:
         return bool(ok)
 
     def _made_of(self, version: str, rules: dict[str, bytes], groups: dict[str, bytes]) -> Definitions:
-        made = Definitions(version, {}, {name: codec.decode(text) for name, text in groups.items()}, {}, [])
+        made = Definitions(version, {}, {name: stored(name, text)[0] for name, text in groups.items()}, {}, [])
         read: dict[str, tuple[bytes, Rule | None, list[Problem]]] = {}
         for rule_id, text in rules.items():
             before = self._read.get(rule_id)
             document = self._known.rules.get(rule_id)
             if before is None or before[0] != text or document is None:
-                document = codec.decode(text)
-                before = (text, *read_rule(document))
+                document, unusable = stored(rule_id, text)
+                before = (text, None, unusable) if unusable else (text, *read_rule(document))
             read[rule_id] = before
             made.rules[rule_id] = document
             if before[1] is not None and not before[2]:
@@ -232,8 +235,7 @@ class RuleStore:
             found = await self._redis.get(key)
         if found is None:
             raise _missing(noun, name)
-        document: dict[str, Any] = codec.decode(found)
-        return document
+        return stored(name, found)[0]
 
     def _now_iso(self) -> str:
         """As the seed writes it: milliseconds only when there are any."""

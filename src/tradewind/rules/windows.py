@@ -48,6 +48,15 @@ class Trail:
             self.times.append(ts_ms)
             self.values.append(value)
 
+    def follow(self, ts_ms: int, value: float) -> None:
+        """As `put`, of a trail that keeps the two newest only."""
+        times, values = self.times, self.values
+        if len(times) == 2 and times[1] != ts_ms:
+            times[0], values[0] = times[1], values[1]
+            times[1], values[1] = ts_ms, value
+        else:
+            self.put(ts_ms, value)
+
     def drop(self) -> float:
         """Take the oldest away."""
         value = self.values[self.head]
@@ -77,20 +86,25 @@ class Trail:
 
 
 class SampleWindow:
-    """`start_ms`: since when samples are collected. Buckets: newest time, count, sum, squares, lowest, highest."""
+    """`start_ms`: since when samples are collected. Sums are kept as far as the function needs them. Buckets: newest
+    time, count, sum, squares, lowest, highest. `oldest_ms`: when the next to leave was taken, -1 when there is none."""
 
     __slots__ = (
-        "_best", "_buckets", "_last", "_limit", "_sign", "_squares", "_total", "_trail", "_width", "count", "start_ms"
+        "_best", "_buckets", "_is_squared", "_is_summed", "_last", "_limit", "_sign", "_squares", "_total", "_trail",
+        "_width", "count", "oldest_ms", "start_ms",
     )  # fmt: skip
 
     def __init__(self, window_ms: int, function: str, max_samples: int = MAX_SAMPLES) -> None:
         self.start_ms = -1
         self.count = 0
+        self.oldest_ms = -1
         self._limit = max_samples
         self._width = max(1, window_ms // BUCKETS)
         self._trail = Trail()
         self._buckets: deque[list[Any]] | None = None
         self._last = (0, 0.0)
+        self._is_summed = function in ("avg", "sum", "stddev")
+        self._is_squared = function == "stddev"
         self._total = 0
         self._squares = 0
         #: Times and values of which each is better than all after it; only for min (-1) and max (1).
@@ -108,8 +122,13 @@ class SampleWindow:
         self._count(value, 1)
         if self._buckets is not None:
             self._put_bucket(ts_ms, value)
+            self.oldest_ms = self._buckets[0][0]
             return
-        self._trail.put(ts_ms, value)
+        if self.count == 1:
+            self.oldest_ms = ts_ms
+        trail = self._trail
+        trail.times.append(ts_ms)
+        trail.values.append(value)
         if self._sign:
             self._rank(ts_ms, value)
         if self.count > self._limit:
@@ -123,21 +142,16 @@ class SampleWindow:
                 self.count -= count
                 self._total -= total
                 self._squares -= squares
+            self.oldest_ms = self._buckets[0][0] if self._buckets else -1
             if not self._buckets:
                 self._buckets = None
             return
         trail, best = self._trail, self._best
-        while self.count and trail.oldest_ms <= limit_ms:
+        while self.count and trail.times[trail.head] <= limit_ms:
             self._count(trail.drop(), -1)
         while best and best[0][0] <= limit_ms:
             best.popleft()
-
-    @property
-    def oldest_ms(self) -> int:
-        """When the next to leave was taken; -1 when the window is empty."""
-        if self._buckets is not None:
-            return int(self._buckets[0][0]) if self._buckets else -1
-        return self._trail.oldest_ms if self.count else -1
+        self.oldest_ms = trail.times[trail.head] if self.count else -1
 
     def result(self, function: str) -> float | None:
         """None when there are too few samples: none at all (a count is 0 then), or one for a deviation."""
@@ -181,8 +195,10 @@ class SampleWindow:
             window.count = sum(row[1] for row in rows)
             window._total = sum(row[2] for row in rows)
             window._squares = sum(row[3] for row in rows)
+            window.oldest_ms = rows[0][0] if rows else -1
             return window
         trail = window._trail = Trail.load(data[1:])
+        window.oldest_ms = trail.times[0] if trail.times else -1
         for ts_ms, value in zip(trail.times, trail.values, strict=True):
             window._count(value, 1)
             window._last = (ts_ms, value)
@@ -191,10 +207,12 @@ class SampleWindow:
         return window
 
     def _count(self, value: float, sign: int) -> None:
-        whole = millionths(value)
         self.count += sign
-        self._total += sign * whole
-        self._squares += sign * whole * whole
+        if self._is_summed:  # else nobody asks for the sums
+            whole = millionths(value) * sign
+            self._total += whole
+            if self._is_squared:
+                self._squares += whole * whole * sign
 
     def _rank(self, ts_ms: int, value: float) -> None:
         best, sign = self._best, self._sign
@@ -238,3 +256,4 @@ class SampleWindow:
         self._best.clear()
         for at in range(trail.head, len(trail.times)):
             self._put_bucket(trail.times[at], trail.values[at])
+        self.oldest_ms = self._buckets[0][0]

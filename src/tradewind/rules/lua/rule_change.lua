@@ -51,7 +51,9 @@ for _, r in ipairs(change.gone) do
   if r[2] ~= '' then redis.call('SREM', P .. 'group:' .. r[2] .. ':rules', id) end
   let_go(id)
   redis.call('HDEL', KEYS[4], id)
-  for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms', 'last_ms' }) do redis.call('HDEL', KEYS[5], id .. ':' .. word) end
+  for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms', 'last_ms', 'fired_ms' }) do
+    redis.call('HDEL', KEYS[5], id .. ':' .. word)
+  end
   alarm_end_rule(ctx, id, 'deleted')
 end
 for _, id in ipairs(change.dropped) do

@@ -3,9 +3,8 @@
 -- {'told', rule id, execution as JSON, 1 if triggered, 1 if failed, ms it took}; {'act', rule id, body of the outbox entry};
 -- {'tell', rule id, fields and values of a notification}; {'stop', rule id, message}: the loop guard stops the rule.
 -- ctx: as in alarms/alarm, with history_keep (executions per rule) and history_ms.
--- Keys built here from the prefix: rulesrv:history:{id}, rulesrv:rule:{id}, rulesrv:figures, rulesrv:outbox, notify:outbox,
--- station:faults.
-local OUTBOX_MAX = 100000
+-- Keys built here from the prefix: rulesrv:history:{id}, rulesrv:rule:{id}, rulesrv:figures, rulesrv:outbox,
+-- station:faults; by alarms/alarm: notify:outbox and its own.
 
 local function rule_told(ctx, step)
   local prefix, rule = ctx.prefix, step[2]
@@ -21,7 +20,11 @@ local function rule_told(ctx, step)
   end
   redis.call('PEXPIRE', key, string.format('%.0f', ctx.history_ms))
   redis.call('HINCRBY', figures, rule .. ':executions', 1)
-  if step[4] == 1 then redis.call('HINCRBY', figures, rule .. ':triggered', 1) end
+  if step[4] == 1 then
+    redis.call('HINCRBY', figures, rule .. ':triggered', 1)
+    local at = string.match(step[3], '"timestamp":(%d+)') or string.format('%.0f', ctx.now)
+    redis.call('HSET', figures, rule .. ':fired_ms', at)
+  end
   if step[5] == 1 then redis.call('HINCRBY', figures, rule .. ':failed', 1) end
   redis.call('HINCRBY', figures, rule .. ':ms', string.format('%.0f', step[6]))
   redis.call('HSET', figures, rule .. ':last_ms', string.format('%.0f', ctx.now))
@@ -38,7 +41,7 @@ local function rule_step(ctx, step)
   elseif kind == 'act' then
     redis.call('XADD', ctx.prefix .. 'rulesrv:outbox', '*', 'rule_id', step[2], 'body', step[3])
   elseif kind == 'tell' then
-    redis.call('XADD', ctx.prefix .. 'notify:outbox', 'MAXLEN', '~', OUTBOX_MAX, '*', unpack(step[3]))
+    notify_put(ctx, unpack(step[3]))
   elseif kind == 'stop' then
     local now = string.format('%.0f', ctx.now)
     redis.call('HSET', ctx.prefix .. 'rulesrv:figures', step[2] .. ':stopped_ms', now)
