@@ -6,6 +6,8 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from tradewind import codec
 from tradewind.alarms.faults import FaultReader
 from tradewind.alarms.journal import AlarmJournal
@@ -25,6 +27,20 @@ OPEN = ("New", "Acknowledged", "Escalated", "Suppressed")
 DAY_S = 86_400
 #: Short leases, so that a takeover is seen soon.
 LEASES = {"leader_ttl_s": 1.5, "renew_s": 0.4}
+
+
+#: Everything at once: the state machine looks after each step.
+PICTURE = """
+local READ = { hash = { 'HGETALL' }, set = { 'SMEMBERS' }, zset = { 'ZRANGE', 0, -1, 'WITHSCORES' },
+  stream = { 'XRANGE', '-', '+' }, string = { 'GET' } }
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  local kind = redis.call('TYPE', key).ok
+  local read = READ[kind]
+  found[#found + 1] = { key, kind, redis.call(read[1], key, unpack(read, 2)) }
+end
+return cmsgpack.pack(found)
+"""
 
 
 def settings_of(prefix: str, **alarms: Any) -> Settings:
@@ -77,38 +93,28 @@ class AlarmRoom:
     async def events(self, alarm_id: str) -> list[str]:
         return [entry.event for entry in await self.store.history(alarm_id)]
 
-    async def audit(self) -> dict[str, dict[str, str]]:
-        """Every index is exactly what the records say; the records, by id."""
-        found = await self._everything()
+    async def audit(self, picture: dict[str, Any] | None = None) -> dict[str, dict[str, str]]:
+        """Every index is exactly what the records say; the records, by id. `picture`: of an instant just now."""
+        found = await self.picture() if picture is None else picture
         records = {k.removeprefix("alarm:"): v for k, v in found.items() if k.startswith("alarm:alarm_")}
         wanted = expected(records, self.plane.all_settings.alarms.retention_days * DAY_S * 1000)
-        for family in ("figures", "talkers", "recent", "journal", "nonce", "leader", "epoch"):
-            found = {k: v for k, v in found.items() if k.split(":")[1] != family}
-        found = {k: v for k, v in found.items() if not k.startswith("alarm:alarm_")}
+        others = ("figures", "talkers", "recent", "journal", "nonce", "leader", "epoch")
+        found = {
+            k: v
+            for k, v in found.items()
+            if k.startswith("alarm:") and not k.split(":")[1].startswith(("alarm_", *others))
+        }
         if "alarm:timers" in found:
             found["alarm:timers"] = {m: s for m, s in found["alarm:timers"].items() if not m.startswith("release:")}
-        assert {k: v for k, v in found.items() if v} == wanted
+        wrong = sorted(k for k in found.keys() | wanted.keys() if (found.get(k) or None) != wanted.get(k))
+        assert not wrong, f"indexes disagree with the records: {[(k, found.get(k), wanted.get(k)) for k in wrong]}"
         return records
 
-    async def _everything(self) -> dict[str, Any]:
-        """All keys of alarms, without the prefix, with what they hold."""
-        names = await self.names()
-        kinds = await self._ask([("TYPE", name) for name in names])
-        reads = {b"hash": ("HGETALL",), b"set": ("SMEMBERS",), b"zset": ("ZRANGE", 0, -1, "WITHSCORES")}
-        asked = [(name, kind) for name, kind in zip(names, kinds, strict=True) if kind in reads]
-        commands = [(reads[kind][0], name, *reads[kind][1:]) for name, kind in asked]
-        found: dict[str, Any] = dict.fromkeys(name.removeprefix(self.keys.p) for name in names)
-        for (name, kind), reply in zip(asked, await self._ask(commands), strict=True):
-            words = [word.decode() for word in reply]
-            pairs = dict(zip(words[::2], words[1::2], strict=False))
-            held: Any = set(words) if kind == b"set" else pairs
-            if kind == b"zset":
-                held = {member: int(float(score)) for member, score in pairs.items()}
-            found[name.removeprefix(self.keys.p)] = held
-        return found
-
-    async def _ask(self, commands: list[tuple[Any, ...]]) -> list[Any]:
-        return await self.plane.home.ask_raw(commands) if commands else []
+    async def picture(self) -> dict[str, Any]:
+        """All keys, without the prefix, with what they hold, at one instant: of a stream a list of (id, fields)."""
+        pattern = "".join(f"\\{c}" if c in "*?[]\\^" else c for c in self.keys.p) + "*"
+        packed = await self.redis.eval(PICTURE, 1, self.keys.alarm_open(), pattern)
+        return {name.removeprefix(self.keys.p): _held(*raw) for name, *raw in msgspec.msgpack.decode(packed)}
 
     async def names(self, family: str = "alarm:") -> list[str]:
         names: set[str] = set()
@@ -125,13 +131,25 @@ class AlarmRoom:
             await self.redis.unlink(*names)
 
 
+def _held(kind: str, raw: Any) -> Any:
+    if kind == "stream":
+        return [(entry_id, _pairs(flat)) for entry_id, flat in raw]
+    if kind == "zset":
+        return {member: int(float(score)) for member, score in _pairs(raw).items()}
+    return set(raw) if kind == "set" else _pairs(raw) if kind == "hash" else raw
+
+
+def _pairs(flat: list[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
 def expected(records: dict[str, dict[str, str]], retention_ms: int) -> dict[str, Any]:
     """What all indexes must hold, from the records alone."""
     sets: dict[str, Any] = defaultdict(set)
     orders: dict[str, Any] = defaultdict(dict)
     for alarm_id, h in records.items():
         assert h["id"] == alarm_id
-        assert h["priority"] == PRIORITIES[h["level"]]
+        assert h["priority"] == PRIORITIES[h["level"]], f"the priority is not that of the level: {h}"
         created = int(h["first_seen"])
         at = datetime.fromtimestamp(created / 1000, UTC)
         iso = at.isoformat(timespec="milliseconds" if created % 1000 else "seconds").replace("+00:00", "Z")

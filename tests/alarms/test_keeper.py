@@ -140,7 +140,7 @@ async def test_harmed_indexes_are_repaired_and_sound_ones_left_alone(room: Alarm
     await room.store.shelve(raised[1].id, "li", duration_s=60)
     sweep = IndexSweep(room.plane)
     assert await sweep.run() == 0
-    before, keys, redis = await room._everything(), room.keys, room.redis
+    before, keys, redis = await room.picture(), room.keys, room.redis
     await redis.delete(keys.alarm_realtime(), keys.alarm_open(), keys.alarm_order("open"), keys.alarm_status("New"))
     await redis.delete(keys.alarm_timers(), keys.alarm_level("High"))
     await redis.sadd(keys.alarm_status("Closed"), raised[5].id, "alarm_gone")
@@ -149,9 +149,32 @@ async def test_harmed_indexes_are_repaired_and_sound_ones_left_alone(room: Alarm
     await redis.hset(keys.alarm_open(), "x|y", "alarm_gone")
     await redis.zadd(keys.alarm_timers(), {"escalate:alarm_gone": 1})
     assert await sweep.run() > 0
-    assert await room._everything() == before
+    assert await room.picture() == before
     await redis.delete(keys.alarm(raised[7].id))  # the record itself
     await sweep.run()
     assert raised[7].id not in await room.audit()
     assert (await room.store.raise_(hot("a:7"))).is_new
     assert await sweep.run() == 0
+
+
+async def test_a_slot_that_was_given_anew_since_the_look_is_left_alone(room: AlarmRoom) -> None:
+    """The look and the repair are two steps; between them an alarm ends and the next one begins."""
+    sweep = IndexSweep(room.plane)
+    old = await room.store.raise_(hot("a:1"))
+    (seen,) = [entry async for entry in sweep._entries("alarm:open")]
+    await room.store.resolve(old.id, "li")
+    new = await room.store.raise_(hot("a:1"))
+    assert await sweep._repair([seen], []) == 0
+    assert await room.store.open_id("rule_1", "a:1") == new.id
+    await room.audit()
+
+
+async def test_of_two_that_are_open_for_the_same_the_one_without_a_slot_is_resolved(room: AlarmRoom) -> None:
+    first = await room.store.raise_(hot("a:1"))
+    await room.redis.delete(room.keys.alarm_open())
+    second = await room.store.raise_(hot("a:1"))
+    assert await IndexSweep(room.plane).run() > 0
+    assert [(await room.store.get(each.id)).status for each in (first, second)] == ["Resolved", "New"]
+    assert await room.store.open_id("rule_1", "a:1") == second.id
+    await room.audit()
+    assert await IndexSweep(room.plane).run() == 0

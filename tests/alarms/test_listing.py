@@ -114,6 +114,13 @@ async def test_a_bad_place_is_refused(room: AlarmRoom) -> None:
         await room.store.list(AlarmQuery(after="x"))
 
 
+@pytest.mark.parametrize(("field", "text"), [("level", "Loud"), ("count", "many"), ("data", "{"), ("status", "")])
+async def test_one_that_a_hand_has_spoilt_hides_no_other(room: AlarmRoom, field: str, text: str) -> None:
+    spoilt, whole = await room.store.raise_many([hot("a:1"), hot("a:2")])
+    await room.plane.redis.hset(room.plane.keys.alarm(spoilt.id), field, text)
+    assert [alarm.id for alarm in (await room.store.list(AlarmQuery())).alarms] == [whole.id]
+
+
 async def test_rows_for_csv(room: AlarmRoom) -> None:
     await room.store.raise_(hot("a:1", title="=cmd()", actual="-5", tags=["x"]))
     room.advance(1)

@@ -131,11 +131,17 @@ async def test_an_end_that_waited_for_a_beginning_goes_down_with_it(link: Link, 
 async def test_an_answer_that_is_final_is_not_tried_again(room: NotifyRoom, web: Web) -> None:
     web.text("/ops", "no such hook", 404)
     await put(room, web, "ops")
+
+    async def is_forgotten() -> bool:
+        return not await room.redis.exists(room.keys.notify_targets())
+
     async with room.keeper():
         await room.event("raised")
         await room.quiet()
-    assert len(web.asked) == 1
-    assert await room.faults() == [("notification_failed", "notify:ops", "raise")]
+        assert len(web.asked) == 1 and await room.faults() == [("notification_failed", "notify:ops", "raise")]
+        await put(room, web, "dev")  # without it: it will never work again
+        await until(is_forgotten)
+    assert (await room.faults())[1:] == [("notification_failed", "notify:ops", "clear")]
 
 
 async def test_private_addresses_are_refused_by_default_and_reported(link: Link, key_prefix: str, web: Web) -> None:

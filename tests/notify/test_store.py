@@ -10,7 +10,7 @@ import pytest
 from tests.nodes.web import Web
 from tests.notify.notify_room import NotifyRoom
 from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
-from tradewind.notify import store as store_module
+from tradewind.redis.connection import Link
 
 SECRET = "https://ann:s3cret@example.com/t0ken"
 POLICY: dict[str, Any] = {
@@ -121,8 +121,8 @@ async def test_a_bad_message_is_refused_with_all_problems(room: NotifyRoom) -> N
     assert {problem.path for problem in caught.value.problems} == {"title", "level", "key"}
 
 
-async def test_a_full_outbox_says_so(room: NotifyRoom, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "OUTBOX_MAX", 2)
+async def test_a_full_outbox_says_so(link: Link, key_prefix: str) -> None:
+    room = NotifyRoom(link, key_prefix, outbox_max=2)
     await room.store.tell("1", key="k")
     await room.store.tell("2")
     assert not await room.store.tell("1", key="k"), "a repeat is not refused"

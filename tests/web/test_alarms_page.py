@@ -70,6 +70,7 @@ def test_an_alarm_appears_is_acknowledged_shelved_shown_again_and_resolved(stati
     assert colour == "rgb(179, 38, 30)", "critical is red"
     assert page.evaluate("document.querySelectorAll('main img').length") == 0
     assert "active" in row(page, "rules", "ago"), "it has fired"
+    assert "Last fired" in page.text("#rules thead") and "Last change" not in page.text("#rules thead")
     press(page, "#alarms tbody", "Acknowledge")
     answer(page, "Acknowledge", note="on my way")
     row(page, "alarms", "Acknowledged")

@@ -23,7 +23,7 @@ class FaultReader:
     def __init__(self, plane: PointPlane) -> None:
         self.plane = plane
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
-        self._context = script_context(plane.keys, plane.all_settings.alarms)
+        self._context = script_context(plane.keys, plane.all_settings)
 
     async def step(self, client: Any = None, wait_ms: int = 0) -> int:
         """Raise and clear what was reported; how many reports. With a client, waits for some. Raises Unavailable."""

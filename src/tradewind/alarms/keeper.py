@@ -12,6 +12,7 @@ import structlog
 from tradewind.alarms.context import script_context
 from tradewind.alarms.faults import FaultReader
 from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.losses import JournalLosses
 from tradewind.alarms.recorder import AlarmRecorder
 from tradewind.alarms.sweep import IndexSweep
 from tradewind.errors import Unavailable
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 #: Timers that one script carries out.
 TIMERS = 100
 TICK_S, SHORTEST_TICK_S = 1.0, 0.02
+#: How often it is looked whether the journal has lost anything.
+LOSSES_S = 1.0
 FAULTS_WAIT_S = 1.0
 SWEEP_S = 3600.0
 TROUBLE_PAUSE_S = 1.0
@@ -55,9 +58,10 @@ class AlarmKeeper:
         self.is_leading = False
         self._recorder = AlarmRecorder(plane, AlarmJournal(sql))
         self._faults = FaultReader(plane)
+        self._losses = JournalLosses(plane)
         self._sweep = IndexSweep(plane)
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
-        self._context = script_context(plane.keys, plane.all_settings.alarms)
+        self._context = script_context(plane.keys, plane.all_settings)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then. Everything it does is safe beside another keeper."""
@@ -104,9 +108,13 @@ class AlarmKeeper:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _tick_for_ever(self) -> None:
+        looked = -LOSSES_S
         while True:
             try:
                 wait_s = await self.tick()
+                if time.monotonic() - looked >= LOSSES_S:  # here and not in the recorder: that waits while SQL is away
+                    await self._losses.tell()
+                    looked = time.monotonic()
             except Unavailable as error:
                 log.warning("alarms_wait", keeper=self.id, error=error.message)
                 wait_s = TROUBLE_PAUSE_S

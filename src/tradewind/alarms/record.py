@@ -196,9 +196,14 @@ _MAYBE_INTS = ("shelved_until", "ended_ms", "escalate_ms")
 
 
 def from_fields(raw: Mapping[str, str]) -> Alarm | None:
-    """The alarm of the fields of its hash; None when it is not there, or not whole."""
-    if "status" not in raw or "first_seen" not in raw:
+    """The alarm of the fields of its hash; None when it is not there, not whole, or not ours: one hides no other."""
+    try:
+        return _from_fields(raw)
+    except (KeyError, TypeError, ValueError, Invalid):
         return None
+
+
+def _from_fields(raw: Mapping[str, str]) -> Alarm:
     known: dict[str, Any] = {name: raw[name] for name in Alarm.__struct_fields__ if name in raw}
     for name in _INTS:
         if name in known:

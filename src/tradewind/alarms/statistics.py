@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tradewind.alarms.losses import dropped_of
 from tradewind.alarms.record import LEVELS
 from tradewind.alarms.transitions import Status
 from tradewind.points.plane import PointPlane
@@ -22,6 +23,8 @@ class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """`open` by level; `statuses` of all that Redis has; `raised`, … since `since_ms` (None: nothing was ever raised).
 
     Times are means in seconds, None while there is nothing to take a mean of. `resolve_rate` is a share of 1.
+    `journal_waiting`: transitions that not all readers have; `journal_dropped`: per reader, those that it never had
+    (`sql`: that are not in the journal in SQL); `outbox_waiting`, `outbox_dropped`: messages to be told, never told.
     """
 
     open: dict[str, int]
@@ -41,6 +44,30 @@ class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
     floods: int
     flood_share: float
     since_ms: int | None
+    journal_waiting: int
+    journal_dropped: dict[str, int]
+    outbox_waiting: int
+    outbox_dropped: int
+
+
+class PeriodStatistics(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened from `from_ms` to `to_ms`, both included. Of `talkers`, `raised` counts new alarms.
+
+    `resolve_rate`: the share of the alarms raised in the period that ended by its end. `recorded_until_ms`: transitions
+    from then on are still on their way to SQL and not counted; None: all are there.
+    """
+
+    from_ms: int
+    to_ms: int
+    raised: int
+    raised_by_level: dict[str, int]
+    acknowledged: int
+    resolved: int
+    acknowledge_s: float | None
+    resolve_s: float | None
+    resolve_rate: float | None
+    talkers: list[Talker]
+    recorded_until_ms: int | None
 
 
 async def read_statistics(plane: PointPlane, talkers: int = 10) -> AlarmStatistics:
@@ -54,11 +81,14 @@ async def read_statistics(plane: PointPlane, talkers: int = 10) -> AlarmStatisti
         ("ZRANGE", keys.alarm_talkers(), 0, talkers - 1, "REV", "WITHSCORES"),
         ("ZCOUNT", keys.alarm_order("open"), "-inf", f"({now - STANDING_MS}"),
         ("ZCOUNT", keys.alarm_recent(), f"({now - window_ms}", "+inf"),
+        ("XLEN", keys.alarm_journal()),
+        ("XLEN", keys.notify_outbox()),
+        ("HGET", keys.notify_figures(), "dropped"),
     ]
     replies = await plane.home.ask_raw(commands)
     by_level = {level.value: int(n) for level, n in zip(LEVELS, replies, strict=False)}
     statuses = {status.value: int(n) for status, n in zip(Status, replies[len(LEVELS) :], strict=False)}
-    flat, busiest, standing, recent = replies[-4:]
+    flat, busiest, standing, recent, journal, outbox, untold = replies[-7:]
     figures = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     raised, resolved, acked = (figures.get(name, 0) for name in ("raised", "resolved", "acknowledged"))
     since, flood_since = figures.get("since_ms"), figures.get("flood_since")
@@ -81,6 +111,10 @@ async def read_statistics(plane: PointPlane, talkers: int = 10) -> AlarmStatisti
         floods=figures.get("floods", 0),
         flood_share=min(1.0, flood_ms / (now - since)) if since is not None and now > since else 0.0,
         since_ms=since,
+        journal_waiting=int(journal),
+        journal_dropped=dropped_of(figures),
+        outbox_waiting=int(outbox),
+        outbox_dropped=int(untold or 0),
     )
 
 

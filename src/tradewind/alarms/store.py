@@ -57,7 +57,7 @@ class AlarmStore:
         self.settings = plane.all_settings.alarms
         self._journal = journal
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
-        self._context = script_context(plane.keys, self.settings)
+        self._context = script_context(plane.keys, plane.all_settings)
 
     # raised and cleared
 
@@ -122,8 +122,10 @@ class AlarmStore:
         *,
         version: int | None = None,
         duration_s: float = 0,
+        until_ms: int | None = None,
     ) -> list[Acted]:
-        """The action on each of them; what is refused says so in `error`. Raises Invalid for bad arguments."""
+        """The action on each of them; what is refused says so in `error`. Raises Invalid for bad arguments. `until_ms`:
+        the end of a shelving that was asked for as a time, so that asking again changes nothing."""
         self._check(action, who, note, duration_s)
         found: list[Acted] = []
         known = list(dict.fromkeys(alarm_ids))
@@ -134,7 +136,7 @@ class AlarmStore:
                 who,
                 note,
                 "" if version is None else str(version),
-                str(round(duration_s * 1000)),
+                str(round(duration_s * 1000)) if until_ms is None else f"@{until_ms}",
                 *some,
             ]
             reply = await self._run("alarm_act", [self.plane.keys.alarm_nonce(ids.new_id())], args)

@@ -21,7 +21,7 @@ class IndexSweep:
     def __init__(self, plane: PointPlane) -> None:
         self.plane = plane
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
-        self._context = script_context(plane.keys, plane.all_settings.alarms)
+        self._context = script_context(plane.keys, plane.all_settings)
 
     async def run(self) -> int:
         """Look at everything once, in small steps; how much was wrong. Raises Unavailable."""

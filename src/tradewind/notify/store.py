@@ -26,8 +26,6 @@ from tradewind.redis.scripts import Arg
 
 #: How often a change is checked anew when others are faster.
 ATTEMPTS = 5
-#: Messages that may wait in the outbox; beyond it programs are told to come back.
-OUTBOX_MAX = 100_000
 KEY_MS = 86_400_000
 KEYS_KEPT = 100_000
 
@@ -163,12 +161,12 @@ class NotifyStore:
             "flood": "0",
             "key": key,
         }
-        args: list[Arg] = [self._plane.clock.now_arg(), key, KEY_MS, KEYS_KEPT, OUTBOX_MAX]
+        args: list[Arg] = [self._plane.clock.now_arg(), key, KEY_MS, KEYS_KEPT, self._plane.settings.outbox_max]
         for name, value in fields.items():
             args += (name, value)
         code, _ = await self._plane.scripts.run("notify_tell", [keys.notify_outbox(), keys.notify_keys()], args)
         if code < 0:
-            message = f"{OUTBOX_MAX} notifications wait to be planned"
+            message = f"{self._plane.settings.outbox_max} notifications wait to be planned"
             raise Overloaded(message, code="outbox_full", hint="is the role alarmsrv running?")
         return bool(code)
 

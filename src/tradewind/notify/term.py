@@ -19,10 +19,15 @@ from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.policy import Policy
 from tradewind.notify.store import NotifyStore
 from tradewind.redis.faults import report
+from tradewind.redis.losses import Losses
 
 log = structlog.get_logger(__name__)
 FAULT = "notification_failed"
+#: What went from a full outbox before it was planned. The source is no `notify:…`: these are targets.
+DROPPED, DROPPED_FAULT, DROPPED_SOURCE = "dropped", "notification_dropped", "notifications:outbox"
 SWEEP_S = 3600.0
+#: How often it is looked whether the outbox has lost anything.
+LOSSES_S = 1.0
 MESSAGES = 1000
 #: Deliveries at the same time, to different targets.
 AT_ONCE = 16
@@ -51,6 +56,8 @@ class Term:
         self._policy = Policy()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._swept = 0.0
+        self._looked = -LOSSES_S
+        self._losses = Losses(plane.link, plane.keys, plane.keys.notify_figures())
 
     async def open(self) -> None:
         self.book = await self._desk.book()
@@ -83,9 +90,25 @@ class Term:
                     plan.escalate(alarm_id, facts.get(alarm_id))
             await self._desk.store(ids, plan)
             self._count(len(messages), plan)
+        await self._tell_losses()
+        await self._forget_removed()
         if time.monotonic() >= self._swept + SWEEP_S or not self._swept:
             await self._sweep()
         await self._start(now_ms)
+
+    async def _tell_losses(self) -> None:
+        if time.monotonic() < self._looked + LOSSES_S:
+            return
+        self._looked = time.monotonic()
+        what = "messages were dropped from the full outbox before they were planned: nobody was told"
+        await self._losses.tell(DROPPED, DROPPED_FAULT, DROPPED_SOURCE, what)
+
+    async def _forget_removed(self) -> None:
+        """No delivery will ever clear the fault of a target that the policy has no more."""
+        for name in self.book.failing - self._policy.targets.keys():
+            await self._report(name, "it was removed", "clear")
+            self.book.failing.discard(name)
+            self._swept = 0.0
 
     async def _sweep(self) -> None:
         self._swept = time.monotonic()
@@ -138,7 +161,7 @@ class Term:
         if failure is None:
             job.error = ""
             if job.target in self.book.failing:
-                await self._report(job, "works again", "clear")
+                await self._report(job.target, "works again", "clear")
             await self._end(job, "sent")
             stats.sent += 1
             return
@@ -146,7 +169,7 @@ class Term:
         if failure.is_final or job.attempts >= self._plane.settings.max_attempts:
             log.error("notification_given_up", target=job.target, delivery=job.id, messages=job.count, error=job.error)
             # Before the end is stored: a crash between the two reports it twice, not never.
-            await self._report(job, f"{job.count} messages were not delivered: {job.error}", "raise")
+            await self._report(job.target, f"{job.count} messages were not delivered: {job.error}", "raise")
             await self._end(job, "given_up")
             stats.given_up += 1
             return
@@ -166,7 +189,7 @@ class Term:
             self.book.failed.add(job.id)
             self.book.failing.add(job.target)
 
-    async def _report(self, job: Job, message: str, state: Literal["raise", "clear"]) -> None:
-        source = FAULT_SOURCE + job.target
-        text = f"notification target {job.target}: {message}"
+    async def _report(self, target: str, message: str, state: Literal["raise", "clear"]) -> None:
+        source = FAULT_SOURCE + target
+        text = f"notification target {target}: {message}"
         await report(self._plane.link, self._plane.keys, FAULT, source, text, state=state)

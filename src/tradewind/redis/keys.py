@@ -441,7 +441,7 @@ class Keys:
         return f"{self.p}rulesrv:states"
 
     def rule_figures(self) -> str:
-        """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, stopped_ms (by the loop guard). With the rule. rule_commit, rule_done."""
+        """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, fired_ms (when it last became active), stopped_ms (by the loop guard). With the rule. rule_commit, rule_done."""
         return f"{self.p}rulesrv:figures"
 
     def rule_outbox(self) -> str:
@@ -527,7 +527,7 @@ class Keys:
         return f"{self.p}alarm:recent"
 
     def alarm_figures(self) -> str:
-        """hash; counts and sums for the statistics: raised, acknowledged, resolved, ack_ms, resolve_ms, `level:{level}`, flood_since, … No TTL. Alarm scripts."""
+        """hash; counts and sums for the statistics: raised, acknowledged, resolved, ack_ms, resolve_ms, `level:{level}`, flood_since, …; `journal_dropped:{reader}`: entries trimmed from a full journal before that reader had them, with `:told` how many of them are reported. No TTL. Alarm scripts, alarmsrv."""
         return f"{self.p}alarm:figures"
 
     def alarm_talkers(self) -> str:
@@ -535,7 +535,7 @@ class Keys:
         return f"{self.p}alarm:talkers"
 
     def alarm_journal(self) -> str:
-        """stream; one entry per transition of an alarm, until it stands in SQL; consumers keep their place in it. Alarm scripts."""
+        """stream; one entry per transition of an alarm, until it stands in SQL; consumers keep their place in it. About `alarms.journal_max` at most. Alarm scripts."""
         return f"{self.p}alarm:journal"
 
     def faults(self) -> str:
@@ -553,7 +553,7 @@ class Keys:
         return f"{self.p}notify:policy"
 
     def notify_outbox(self) -> str:
-        """stream; what is to be told: one entry per message, written by the script that made the reason. Until it is planned. Alarm scripts, rule_commit."""
+        """stream; what is to be told: one entry per message, written by the script that made the reason. Until it is planned; about `notify.outbox_max` at most. Alarm scripts, rule_commit."""
         return f"{self.p}notify:outbox"
 
     def notify_jobs(self) -> str:
@@ -592,6 +592,10 @@ class Keys:
         """string; counts the terms of notify:leader; notify_plan and notify_done compare it. No TTL. Leadership."""
         return f"{self.p}notify:epoch"
 
+    def notify_figures(self) -> str:
+        """hash; dropped: messages that were trimmed from a full outbox before they were planned; `dropped:told`: how many of them are reported. No TTL. Alarm scripts, rule_commit, the keeper."""
+        return f"{self.p}notify:figures"
+
     def notify_log(self) -> str:
         """stream; one entry per delivery that ended: target, count, status, attempts, error. About the last 10,000. notify_done."""
         return f"{self.p}notify:log"
@@ -599,7 +603,8 @@ class Keys:
     # history
 
     def history_policy(self) -> str:
-        """string; what is recorded, as JSON: batch_config, subscribe, policies. No TTL. HistoryStore. Seed 001 §4.5."""
+        """string; what is recorded, as JSON: batch_config, subscribe, policies, classes. No TTL. HistoryStore. Seed 001
+        §4.5."""
         return f"{self.p}history:policy"
 
     def history_status(self) -> str:

@@ -1,7 +1,7 @@
 -- Shared by all alarm scripts and by rule_commit: raises, clears and moves alarms. The record, every index, the journal, the
 -- event and the notification change together, so that none disagrees with the others.
 -- ctx: {prefix, channel_prefix, now (ms, a number)} and, '' or missing = the default in brackets, flood_count (10),
---   flood_end (5), flood_window_ms (600000), escalate_ms (0), retention_ms (30 days).
+--   flood_end (5), flood_window_ms (600000), escalate_ms (0), retention_ms (30 days), journal_max (1000000), outbox_max (100000).
 -- alarm_context(json, now) → ctx from the JSON of tradewind.alarms.context.script_context; now in ms, '' = the server's clock.
 -- alarm_raise(ctx, a) → {id, is_new}. a, from JSON or msgpack: id (used if it is new), rule_id, source, level, title; optional:
 --   description, category ('general'), tags (list or JSON text), threshold, actual (texts), data (object or JSON text), latched
@@ -11,15 +11,19 @@
 -- alarm_end_rule(ctx, rule_id, word) → how many open alarms of a rule that is 'disabled' or 'deleted' were marked and resolved.
 -- alarm_read(ctx, id) → the hash as a table or nil. alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other
 -- transition that the caller has found legal; h is what alarm_read gave, and is kept up to date.
+-- notify_put(ctx, name, value, …) puts an entry into notify:outbox. Of both streams the oldest go when there are too many; what
+-- nobody had read of them is counted: journal_dropped:{reader} in alarm:figures, dropped in notify:figures.
 -- Keys built here from the prefix: alarm:{id}, alarm:category:, alarm:level:, alarm:status:, alarm:date:, alarm:buckets:,
 -- alarm:realtime, alarm:open, alarm:order:, alarm:rule:, alarm:effects:, alarm:timers, alarm:recent, alarm:figures,
--- alarm:talkers, alarm:nonce:, alarm:journal, notify:outbox.
+-- alarm:talkers, alarm:nonce:, alarm:journal, notify:outbox, notify:figures, station:cursors.
 local alarm_raise, alarm_clear, alarm_end_rule, alarm_read, alarm_move, alarm_release, alarm_flood, alarm_places
-local alarm_context, alarm_iso
+local alarm_context, alarm_iso, notify_put
 do
   local PRIORITY = { Critical = '5', High = '4', Medium = '3', Low = '2', Info = '1' }
   local OPEN = { New = true, Acknowledged = true, Escalated = true, Suppressed = true }
-  local NONCE_MS, JOURNAL_MAX, OUTBOX_MAX, TALKERS, RELEASE = 300000, 1000000, 100000, 1000, 100
+  local NONCE_MS, TALKERS, RELEASE = 300000, 1000, 100
+  -- Entries that leave a full journal together; readers are fields of station:cursors, SQL is one from the beginning.
+  local CUT, READERS = 100, 'alarm:journal@'
 
   local function int(n) return string.format('%.0f', n) end
   local function json(text) return (string.gsub(cjson.encode(text), '\\/', '/')) end
@@ -134,21 +138,52 @@ do
     for member, at in pairs(new.timers) do redis.call('ZADD', A .. 'timers', int(at), member) end
   end
 
+  local function is_after(id, cursor)
+    local ms, n = string.match(id, '^(%d+)-(%d+)$')
+    local cursor_ms, cursor_n = string.match(cursor, '^(%d+)-(%d+)$')
+    ms, cursor_ms = tonumber(ms), tonumber(cursor_ms) or 0
+    return ms > cursor_ms or (ms == cursor_ms and tonumber(n) > (tonumber(cursor_n) or 0))
+  end
+
+  local function bound_journal(ctx)
+    local key, figures = ctx.prefix .. 'alarm:journal', ctx.prefix .. 'alarm:figures'
+    if redis.call('XLEN', key) < setting(ctx, 'journal_max', 1000000) + CUT then return end
+    local oldest = redis.call('XRANGE', key, '-', '+', 'COUNT', CUT + 1)
+    local stored, cursors = redis.call('HGETALL', ctx.prefix .. 'station:cursors'), { sql = '0-0' }
+    for i = 1, #stored, 2 do
+      if string.sub(stored[i], 1, #READERS) == READERS then cursors[string.sub(stored[i], #READERS + 1)] = stored[i + 1] end
+    end
+    for reader, cursor in pairs(cursors) do
+      local unread = 0
+      for i = 1, CUT do if is_after(oldest[i][1], cursor) then unread = unread + 1 end end
+      if unread > 0 then redis.call('HINCRBY', figures, 'journal_dropped:' .. reader, unread) end
+    end
+    redis.call('XTRIM', key, 'MINID', oldest[CUT + 1][1])
+  end
+
+  notify_put = function(ctx, ...)
+    local key, most = ctx.prefix .. 'notify:outbox', setting(ctx, 'outbox_max', 100000)
+    redis.call('XADD', key, '*', ...)
+    if redis.call('XLEN', key) <= most then return end
+    local gone = redis.call('XTRIM', key, 'MAXLEN', '~', most) -- what is planned has left the stream: these are all unread
+    if gone > 0 then redis.call('HINCRBY', ctx.prefix .. 'notify:figures', 'dropped', gone) end
+  end
+
   -- Write the transition down, say it, and put it out for notification.
   local function tell(ctx, h, from, event, who, note, is_quiet)
     local P, at = ctx.prefix, int(ctx.now)
-    redis.call('XADD', P .. 'alarm:journal', 'MAXLEN', '~', JOURNAL_MAX, '*', 'id', h.id, 'event', event, 'from', from, 'to',
-      h.status, 'at', at, 'who', who or '', 'note', note or '', 'rule_id', h.rule_id, 'source', h.source_point, 'level', h.level,
-      'category', h.category, 'version', h.version, 'count', h.count, 'actual', h.actual_value, 'title', h.title)
+    redis.call('XADD', P .. 'alarm:journal', '*', 'id', h.id, 'event', event, 'from', from, 'to', h.status, 'at', at, 'who',
+      who or '', 'note', note or '', 'rule_id', h.rule_id, 'source', h.source_point, 'level', h.level, 'category', h.category,
+      'version', h.version, 'count', h.count, 'actual', h.actual_value, 'title', h.title)
+    bound_journal(ctx)
     redis.call('PUBLISH', ctx.channel_prefix .. 'alarm:events', '{"event":"' .. event .. '","alarm_id":' .. json(h.id)
       .. ',"rule_id":' .. json(h.rule_id) .. ',"source":' .. json(h.source_point) .. ',"level":"' .. h.level .. '","status":"'
       .. h.status .. '","timestamp":' .. at .. '}')
     if is_quiet then return end
     local flood = redis.call('HEXISTS', P .. 'alarm:figures', 'flood_since')
-    redis.call('XADD', P .. 'notify:outbox', 'MAXLEN', '~', OUTBOX_MAX, '*', 'kind', 'alarm', 'event', event, 'alarm_id', h.id,
-      'rule_id', h.rule_id, 'source', h.source_point, 'level', h.level, 'category', h.category, 'status', h.status, 'title',
-      h.title, 'text', h.description, 'actual', h.actual_value, 'targets', h.notify or '', 'flood', flood, 'at', at, 'who',
-      who or '', 'note', note or '', 'key', h.id .. ':' .. h.version)
+    notify_put(ctx, 'kind', 'alarm', 'event', event, 'alarm_id', h.id, 'rule_id', h.rule_id, 'source', h.source_point, 'level',
+      h.level, 'category', h.category, 'status', h.status, 'title', h.title, 'text', h.description, 'actual', h.actual_value,
+      'targets', h.notify or '', 'flood', flood, 'at', at, 'who', who or '', 'note', note or '', 'key', h.id .. ':' .. h.version)
   end
 
   -- Begin or end a flood; new_id: an alarm that was announced just now.

@@ -24,12 +24,14 @@ local function repair(changed) wrong = wrong + (changed == 1 and 1 or 0) end
 
 local at = 4
 for _ = 1, tonumber(ARGV[3]) do
-  local key, member, r = P .. ARGV[at], ARGV[at + 1], record(ARGV[at + 2])
+  local key, member, id, r = P .. ARGV[at], ARGV[at + 1], ARGV[at + 2], record(ARGV[at + 2])
   at = at + 3
   if key == A .. 'realtime' then
     if not (r and r.places.is_open and r.places.realtime_field == member) then repair(redis.call('HDEL', key, member)) end
   elseif key == A .. 'open' then
-    if not (r and r.places.is_open and r.places.slot == member) then repair(redis.call('HDEL', key, member)) end
+    -- The slot may have been given to another one since it was looked at.
+    local is_so = r and r.places.is_open and r.places.slot == member
+    if not is_so and redis.call('HGET', key, member) == id then repair(redis.call('HDEL', key, member)) end
   elseif key == A .. 'timers' then
     if not (r and r.places.timers[member]) and not string.find(member, '^release:') then repair(redis.call('ZREM', key, member)) end
   elseif string.find(key, A .. 'buckets:', 1, true) == 1 then
@@ -40,8 +42,21 @@ for _ = 1, tonumber(ARGV[3]) do
     repair(redis.call('SREM', key, member))
   end
 end
+-- Two are open where one may be: nobody would ever clear the one that the slot does not name.
+local function is_second(r)
+  local holder = r.places.is_open and redis.call('HGET', KEYS[1], r.places.slot)
+  local other = holder and holder ~= r.h.id and record(holder)
+  return other and other.places.is_open and other.places.slot == r.places.slot
+end
 for n = at, #ARGV do
   local r = record(ARGV[n])
+  if r and is_second(r) then
+    alarm_move(ctx, r.h, 'Resolved', 'resolved', '', 'another one of its rule and source is open',
+      { resolved_at = alarm_iso(ctx.now) })
+    known[ARGV[n]] = nil
+    r = record(ARGV[n])
+    wrong = wrong + 1
+  end
   if r then
     local id, places = r.h.id, r.places
     for _, key in ipairs(places.sets) do repair(redis.call('SADD', key, id)) end

@@ -101,7 +101,7 @@ const ruleTable = table({
     text("enabled", (row) => word(row.enabled ? "isYes" : "isNo"), "wide"),
     text("priority", (row) => number(row.priority), "wide number"),
     text("fired", (row) => number(row.figures.triggered), "number"),
-    text("lastEdge", (row, now) => ago(row.figures.last_at, now), "number"),
+    text("lastFired", (row, now) => ago(row.figures.fired_at, now), "number"),
     text("failures", (row) => number(row.figures.failed), "wide number"),
     problemColumn,
     actionColumn,
