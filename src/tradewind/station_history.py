@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tradewind.errors import Invalid
+from tradewind.history.keeping import KeepingSource
 from tradewind.history.sink import Sink
-from tradewind.history.store import CONSUMER, HistoryStore
+from tradewind.history.store import CONSUMER, HistoryStore, PolicyKeeping
 from tradewind.points.address import Address
 from tradewind.points.feed_trim import forget_consumer
 from tradewind.settings import Settings
@@ -27,6 +28,7 @@ class HistoryRoom:
         self.points = points
         self.plane = plane
         self.store = HistoryStore(plane.link, plane.keys)
+        self.keeping = PolicyKeeping(self.store, days_of(plane.all_settings))
         self._asked: HistoryQuery | None = None
         self._opening = asyncio.Lock()
 
@@ -36,7 +38,7 @@ class HistoryRoom:
 
     def sink(self) -> Sink:
         """One of its own for each that asks, to be opened and closed by it: the recorder writes, others read."""
-        return sink_of(self.plane.all_settings)
+        return sink_of(self.plane.all_settings, self.keeping)
 
     def recorder(self) -> HistoryRecorder:
         """What records: the role hissrv."""
@@ -108,13 +110,18 @@ def folder_of(settings: Settings) -> Path:
     return settings.data_dir / "history"
 
 
-def sink_of(settings: Settings) -> Sink:
-    """InfluxDB when `influx.url` is set, files in the data folder otherwise."""
+def days_of(settings: Settings) -> tuple[int, int, int]:
     history = settings.history
+    return history.raw_days, history.minute_days, history.hour_days
+
+
+def sink_of(settings: Settings, keeping: KeepingSource | None = None) -> Sink:
+    """InfluxDB when `influx.url` is set, files in the data folder otherwise. Without `keeping` every series is kept as
+    long as the settings say."""
     if settings.influx.url:
         from tradewind.history.influx import InfluxSink
 
-        return InfluxSink(settings.influx, history.raw_days)
+        return InfluxSink(settings.influx, settings.history.raw_days, keeping=keeping)
     from tradewind.history.sqlite import SqliteSink
 
-    return SqliteSink(folder_of(settings), (history.raw_days, history.minute_days, history.hour_days))
+    return SqliteSink(folder_of(settings), days_of(settings), keeping=keeping)

@@ -23,7 +23,8 @@ class Request:
 
     @property
     def lines(self) -> list[str]:
-        return gzip.decompress(self.body).decode().split("\n")
+        body = gzip.decompress(self.body) if self.headers.get("content-encoding") == "gzip" else self.body
+        return body.decode().removesuffix("\n").split("\n")
 
     @property
     def question(self) -> str:
@@ -57,6 +58,9 @@ class FakeInflux:
         self.to_questions: Callable[[Request], Reply] = lambda request: Reply(200, b'{"results":[{"statement_id":0}]}')
         self.requests: list[Request] = []
         self.connections = 0
+        #: Writes are noted at once, and answered when it is set.
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.url = ""
 
     @property
@@ -68,8 +72,11 @@ class FakeInflux:
         try:
             while request := await _read(reader):
                 self.requests.append(request)
-                answer = self.to_questions if request.path.endswith("/query") else self.answer
-                reply = answer(request)
+                if request.path.endswith("/query"):
+                    reply = self.to_questions(request)
+                else:
+                    await self.may_answer.wait()
+                    reply = self.answer(request)
                 headers = {"Content-Length": str(len(reply.body)), **reply.headers}
                 head = f"HTTP/1.1 {reply.status} X\r\n" + "".join(f"{k}: {v}\r\n" for k, v in headers.items())
                 writer.write(head.encode() + b"\r\n" + reply.body)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tradewind.history.sample import Refused, Row
-from tradewind.history.sink import Retained, SeriesInfo, Sink, SinkAway, SinkStats, Written
+from tradewind.history.sink import KeptFrom, Retained, SeriesInfo, Sink, SinkAway, SinkStats, Written
 
 
 class MemorySink(Sink):
@@ -70,6 +70,9 @@ class MemorySink(Sink):
 
     async def stats(self) -> SinkStats:
         raise NotImplementedError
+
+    async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:
+        return dict.fromkeys(series, KeptFrom())
 
     async def forget(self, series: Sequence[str]) -> int:
         raise NotImplementedError

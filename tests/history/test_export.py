@@ -13,10 +13,10 @@ import pytest
 
 from tests import servers
 from tests.history.query_sinks import DAY0, HOUR, MINUTE, NOW, SECOND, A, B, C, influx_for_module, open_sink
-from tradewind.errors import Invalid
+from tradewind.errors import Invalid, Unavailable
 from tradewind.history import export
-from tradewind.history.export import columns_of, export_blocks
-from tradewind.history.export_file import file_bytes, file_writer
+from tradewind.history.export import Export, columns_of
+from tradewind.history.export_file import file_bytes, file_writer, unframed
 from tradewind.history.import_csv import read_csv
 from tradewind.history.question import Limits, Question, Words, read_question
 from tradewind.history.sample import Row
@@ -57,7 +57,7 @@ def asked(*series: str, **more: Any) -> Question:
 
 async def file_of(sink: Sink, question: Question, kind: str = "csv", layout: str = "long", **more: bool) -> bytes:
     writer = file_writer(kind, columns_of(question, layout), **more)
-    return b"".join([piece async for piece in file_bytes(writer, export_blocks(sink, question, layout))])
+    return b"".join([piece async for piece in file_bytes(writer, Export(sink, question, layout))])
 
 
 def read(text: bytes) -> list[Row]:
@@ -149,3 +149,33 @@ def test_without_pyarrow_the_message_says_what_to_do(monkeypatch: pytest.MonkeyP
     with pytest.raises(Invalid, match="pyarrow") as caught:
         file_writer("parquet", ["ts"])
     assert caught.value.code == "no_parquet" and "tradewind[parquet]" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("layout", ["long", "wide"])
+@pytest.mark.parametrize("bucket", ["raw", "1s"])
+async def test_a_framed_file_tells_how_far_it_is(sink: Sink, kind: str, layout: str, bucket: str) -> None:
+    question = asked(A, B, C, bucket=bucket, to=DAY0 + 600 * SECOND)
+    plain = await file_of(sink, question, kind, layout)
+    writer = file_writer(kind, columns_of(question, layout))
+    framed = [piece async for piece in file_bytes(writer, Export(sink, question, layout), is_framed=True)]
+    steps: list[tuple[float, int]] = []
+    whole = b"".join(framed)
+    for pieces in ([whole], [whole[at : at + 7] for at in range(0, len(whole), 7)]):
+        steps.clear()
+        assert b"".join(unframed(pieces, lambda share, rows: steps.append((share, rows)))) == plain
+        assert len(steps) >= 4 and steps == sorted(steps)
+        assert steps[-1][0] == 1.0 and steps[-2][0] < 1.0
+        assert any(0.05 < share < 0.9 for share, _ in steps)
+    rows = parquet.read_table(io.BytesIO(plain)).num_rows if kind == "parquet" else plain.count(b"\n") - 1
+    assert steps[-1][1] == rows > 0
+    for cut in (whole[:-1], b"".join(framed[:-1]), b""):
+        with pytest.raises(Unavailable):
+            list(unframed([cut], lambda share, rows: None))
+
+
+async def test_an_export_of_nothing_has_an_end_too(sink: Sink) -> None:
+    question = asked(A, from_=DAY0 - HOUR, to=DAY0 - MINUTE)
+    writer = file_writer("csv", columns_of(question, "long"))
+    framed = [piece async for piece in file_bytes(writer, Export(sink, question, "long"), is_framed=True)]
+    assert b"".join(unframed(framed, lambda share, rows: None)) == b"ts,address,value,quality\n"

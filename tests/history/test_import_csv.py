@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.history.memory_sink import MemorySink
 from tradewind.errors import Invalid, Problem
 from tradewind.history import upload as uploading
 from tradewind.history.import_csv import read_csv
+from tradewind.history.keeping import DAY_MS, Keeping, always
+from tradewind.history.policy import read_policy
 from tradewind.history.sample import Row
 from tradewind.history.sink import SinkAway
-from tradewind.history.upload import check_rows, upload
+from tradewind.history.sqlite import SqliteSink
+from tradewind.history.upload import sound_rows, upload
 
 A, B = "comsrv:1:m:1", "modsrv:tank:measurement:volume"
 
@@ -88,9 +93,9 @@ def test_without_a_header_nothing_is_read(text: str) -> None:
 
 def test_bad_rows_are_all_named_before_anything_is_written() -> None:
     rows = [Row(A, 1, 1.0), Row("tank", 1, 1.0), Row(A, -1, 1.0), Row(A, 1, float("nan")), Row(A, 1, 1.0, 3)]
-    with pytest.raises(Invalid, match="4 of 5 rows are bad: nothing was stored") as caught:
-        check_rows(rows)
-    assert [problem.path for problem in caught.value.problems] == ["rows[1]", "rows[2]", "rows[3]", "rows[4]"]
+    problems: list[Problem] = []
+    assert sound_rows(rows, problems.append) == rows[:1]
+    assert [problem.path for problem in problems] == ["rows[1]", "rows[2]", "rows[3]", "rows[4]"]
 
 
 async def test_a_sink_that_goes_away_in_the_middle_is_told_with_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,3 +118,31 @@ async def test_a_sink_that_goes_away_in_the_middle_is_told_with_what_is_stored(m
         await upload(sink, rows)
     assert "20 of 50 rows are stored for certain" in caught.value.hint
     assert (await upload(sink, rows)).stored == 50
+
+
+async def test_rows_older_than_retention_are_counted_by_class_and_the_others_stored(tmp_path: Path) -> None:
+    now, brief, other = 1_790_035_200_000, "comsrv:1:m:1", "comsrv:2:m:1"
+    classes = {"classes": {"brief": {"raw_days": 2}}, "policies": [{"match": "comsrv:1:*", "class": "brief"}]}
+    keeping = Keeping((10, 0, 0), read_policy(classes))
+    rows = [Row(name, now - hour * 3_600_000, 1.0) for name in (brief, other) for hour in range(1, 24 * 20)]
+    memory = MemorySink()  # has no rollups: what is too old would simply go again
+    done = await upload(memory, rows, keeping, now)
+    assert memory.rows() == done.stored == 48 + 240 and done.rollups_only == 0
+    assert len(done.refused) == len(rows) - done.stored and {reason for _, reason in done.refused} == {"too_old"}
+    assert [(each.series_class, each.raw_days, each.rows, each.kept_from) for each in done.too_old] == [
+        ("brief", 2, 431, now - 2 * DAY_MS),
+        ("default", 10, 239, now - 10 * DAY_MS),
+    ]
+    async with SqliteSink(tmp_path, keeping=always(keeping), now=lambda: now) as sink:
+        first = await upload(sink, rows, keeping, now)  # nothing is there yet, so all of it gets its rollups
+        assert (first.stored, first.refused, first.too_old, first.rollups_only) == (len(rows), [], [], 431 + 239)
+        while (await sink.retain(now)).rows:
+            pass
+        again = await upload(sink, rows, keeping, now)
+        assert [(each.series_class, each.kept_from) for each in again.too_old] == [
+            ("brief", now - 2 * DAY_MS),
+            ("default", now - 10 * DAY_MS),
+        ]
+        assert again.stored == 48 + 240 and again.rollups_only == 0
+        hours = await sink.buckets([brief, other], now - 20 * DAY_MS, now, 3_600_000, ["count"], 1000)
+        assert [len(hours[brief]), len(hours[other])] == [479, 479]

@@ -12,7 +12,7 @@ import pytest
 
 from tests import servers
 from tradewind.history.influx import InfluxSink
-from tradewind.history.influx_http import InfluxHttp, compressed
+from tradewind.history.influx_http import InfluxHttp
 from tradewind.history.influx_line import LineMaker
 from tradewind.history.influx_split import split
 from tradewind.history.sample import Row
@@ -118,11 +118,11 @@ async def test_one_unreadable_line_among_1000_stands_alone(settings: InfluxSetti
     http = InfluxHttp(settings)
     http.open()
     some = rows(1000)
-    _, lines, _ = LineMaker().make(some)
+    lines = LineMaker().make(some).lines
     lines[617] = lines[617].replace("value=", "value=,")
-    rejection = await http.write(compressed(lines))
+    rejection = await http.write(http.packed("\n".join(lines).encode()))
     assert rejection is not None and rejection.reason == "not_understood"
-    refused = await split(some, lines, rejection, lambda part: http.write(compressed(part)))
+    refused = await split(some, lines, rejection, lambda part: http.write(http.packed("\n".join(part).encode())))
     assert [(row, why) for row, why in refused] == [(some[617], "not_understood")]
     kept = (await sink.read([A], 0, T0 + DAY, 2000))[A]
     assert [ts for ts, _, _ in kept] == [row.ts_ms for row in some if row is not some[617]]

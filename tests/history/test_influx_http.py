@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator
 from email.utils import formatdate
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from tests.history.class_contract import Kept
+from tests.history.history_room import until
 from tests.history.influx_fake import Drip, FakeInflux, Reply, Request, Reset, Silence, fake_influx
 from tests.servers import free_port
 from tradewind.errors import Invalid
 from tradewind.history.influx import MAX_LINES, InfluxSink
-from tradewind.history.influx_http import retry_after
+from tradewind.history.influx_http import InfluxHttp, retry_after
 from tradewind.history.sample import Row
 from tradewind.history.sink import SinkAway
 from tradewind.settings import InfluxSettings
@@ -50,7 +53,7 @@ async def test_a_write_to_1x(fake: FakeInflux) -> None:
         assert (await sink.write([Row(A, T0, 1.5, 0), Row(MODEL, T0, -2.0, 0)])).stored == 2
     [write] = fake.writes
     assert (write.method, write.path, write.params) == ("POST", "/write", {"db": "plant", "precision": "ms"})
-    assert write.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in write.headers  # on one machine
     assert write.headers["authorization"] == "Basic " + base64.b64encode("ann:pässword".encode()).decode()
     assert write.lines == [
         f"telemetry,channel_id=1001,point_id=10001,point_type=measurement value=1.5 {T0}",
@@ -65,11 +68,38 @@ async def test_a_write_to_2x_and_3x(fake: FakeInflux) -> None:
     [write] = fake.writes
     assert (write.method, write.path) == ("POST", "/api/v2/write")
     assert write.params == {"bucket": "plant/raw", "org": "acme", "precision": "ms"}
-    assert write.headers["authorization"] == "Token t0ken" and write.headers["content-encoding"] == "gzip"
+    assert write.headers["authorization"] == "Token t0ken"
     assert len(write.lines) == 2
     question = fake.requests[-1]
     assert (question.path, question.params["db"], question.params["rp"]) == ("/query", "plant", "raw")
     assert question.headers["authorization"] == "Token t0ken"
+
+
+async def test_lines_travel_compressed_when_the_setting_says_so(fake: FakeInflux) -> None:
+    async with sink_of(fake, gzip="always") as sink:
+        assert (await sink.write(rows(MAX_LINES))).stored == MAX_LINES
+    [write] = fake.writes
+    assert write.headers["content-encoding"] == "gzip" and len(write.body) < 10 * MAX_LINES
+    assert len(write.lines) == MAX_LINES
+
+
+@pytest.mark.parametrize(
+    ("url", "gzip", "is_gzip"),
+    [
+        ("http://localhost:8086", "auto", False),
+        ("http://127.0.0.2:8086", "auto", False),
+        ("http://[::1]:8086", "auto", False),
+        ("http://localhost:8086", "always", True),
+        ("http://influx.plant:8086", "auto", True),
+        ("http://10.0.0.7:8086", "auto", True),
+        ("https://localhost.plant", "auto", True),
+        ("http://10.0.0.7:8086", "never", False),
+    ],
+)
+def test_lines_are_compressed_by_default_unless_the_server_is_on_this_machine(
+    url: str, gzip: Literal["auto", "always", "never"], is_gzip: bool
+) -> None:
+    assert InfluxHttp(InfluxSettings(url=url, gzip=gzip)).is_gzip is is_gzip
 
 
 async def test_removing_in_2x_is_asked_for_by_predicate(fake: FakeInflux) -> None:
@@ -82,17 +112,111 @@ async def test_removing_in_2x_is_asked_for_by_predicate(fake: FakeInflux) -> Non
     assert all(request.params == {"bucket": "plant", "org": "acme"} for request in deletes)
     wanted = '_measurement=\\"telemetry\\" AND channel_id=\\"1001\\" AND point_type=\\"measurement\\"'
     assert f'{wanted} AND point_id=\\"10001\\"' in deletes[0].body.decode()
-    assert len(deletes) == 5  # the series; then three measurements and the old mark of retention
+    # The series and its mark; whether the server deletes; then three measurements and the old mark of retention.
+    assert len(deletes) == 7
     [mark] = fake.writes
     assert mark.lines[0].startswith("history_retention raw_from_ms=")
 
 
-async def test_one_connection_serves_many_writes_of_5000_lines(fake: FakeInflux) -> None:
+async def test_classes_in_2x_are_removed_series_by_series(fake: FakeInflux) -> None:
+    tags = b'{"channel_id":"1001","point_id":"10001","point_type":"measurement"}'
+    count = b'{"results":[{"series":[{"name":"telemetry","tags":%s,"columns":["time","n"],"values":[[0,7]]}]}]}' % tags
+    values = (
+        b'{"results":[{"series":[{"name":"telemetry","columns":["key","value"],"values":[["channel_id","1001"]]}]}]}'
+    )
+
+    def found(request: Request) -> Reply:
+        if "history_retention" in request.question or "SHOW RETENTION" in request.question:
+            return Reply(200, b'{"results":[]}')
+        return Reply(200, values if "TAG VALUES" in request.question else count)
+
+    fake.to_questions = found
+    kept = Kept({"brief": 2}, {A: "brief"}, raw_days=0)
+    async with InfluxSink(InfluxSettings(url=fake.url, bucket="plant", org="acme"), keeping=kept) as sink:
+        assert (await sink.retain(T0 + 5 * 86_400_000)).rows == 7
+    [mark] = fake.writes
+    assert mark.lines[0].startswith(
+        "history_retention_telemetry,channel_id=1001,point_id=10001,point_type=measurement "
+    )
+    assert mark.lines[0].endswith(
+        f"raw_from_ms={T0 // 86_400_000 * 86_400_000 + 3 * 86_400_000}i {T0 + 5 * 86_400_000}"
+    )
+    deletes = [request.body.decode() for request in fake.requests if request.path == "/api/v2/delete"]
+    assert '\\"telemetry\\" AND channel_id=\\"1001\\"' in deletes[-1] and len(deletes) == 3
+    assert fake.requests.index(mark) < next(
+        at for at, request in enumerate(fake.requests) if request.body.decode() == deletes[-1]
+    )
+
+
+async def test_a_server_that_deletes_nothing_is_told_and_nothing_is_marked_as_removed(fake: FakeInflux) -> None:
+    """3.x has no /api/v2/delete."""
+    table = b'{"results":[{"series":[{"name":"telemetry","columns":["time","n"],"values":[[%d,7]]}]}]}' % T0
+    fake.to_questions = lambda request: Reply(200, table)
+    missing = Reply(404, b'{"error":"not \\"found\\""}')
+    fake.answer = lambda request: missing if request.path.endswith("delete") else Reply()
+    async with sink_of(fake, bucket="plant", raw_days=1) as sink:
+        with pytest.raises(SinkAway):
+            await sink.retain(T0 + 2 * 86_400_000)
+        [told] = fake.writes
+        assert told.lines[0].startswith('history_retention problem="InfluxDB at')
+        assert not any("raw_from_ms" in line for line in told.lines)
+        problem = b'{"results":[{"series":[{"name":"x","columns":["time","p"],"values":[[1,"gone"]]}]}]}'
+        empty = b'{"results":[]}'
+        fake.to_questions = lambda request: Reply(200, problem if "problem" in request.question else empty)
+        assert "retention of the bucket" in (await sink.stats()).problems[0]
+
+
+async def test_two_connections_serve_many_writes_of_5000_lines(fake: FakeInflux) -> None:
     async with sink_of(fake) as sink:
-        assert (await sink.write(rows(2 * MAX_LINES + 1))).stored == 2 * MAX_LINES + 1
+        assert (await sink.write(rows(4 * MAX_LINES + 1))).stored == 4 * MAX_LINES + 1
         await sink.write(rows(10))
-    assert [len(write.lines) for write in fake.writes] == [MAX_LINES, MAX_LINES, 1, 10]
-    assert fake.connections == 1
+    assert sorted(len(write.lines) for write in fake.writes) == [1, 10, *[MAX_LINES] * 4]
+    assert fake.connections <= 2
+
+
+@pytest.mark.parametrize(("shift", "together"), [(0, 2), (1, 1)])
+async def test_two_requests_are_on_their_way_unless_they_share_a_key(
+    fake: FakeInflux, shift: int, together: int
+) -> None:
+    first, second = rows(MAX_LINES), rows(2 * MAX_LINES)[MAX_LINES - shift : 2 * MAX_LINES - shift]
+    fake.may_answer.clear()
+    async with sink_of(fake) as sink:
+        writing = asyncio.create_task(sink.write(first + second))
+        await until(lambda: len(fake.writes) == together)
+        await asyncio.sleep(0.1)  # one more would be here by now
+        assert len(fake.writes) == together
+        fake.may_answer.set()
+        assert (await writing).stored == 2 * MAX_LINES
+    assert [len(write.lines) for write in fake.writes] == [MAX_LINES] * 2
+
+
+async def test_an_error_is_told_when_no_request_is_on_its_way_any_more(fake: FakeInflux) -> None:
+    def answer(request: Request) -> Reply:
+        fake.may_answer.clear()  # the other one waits
+        return Reply(503)
+
+    fake.answer = answer
+    async with sink_of(fake) as sink:
+        writing = asyncio.create_task(sink.write(rows(4 * MAX_LINES)))
+        await until(lambda: len(fake.writes) == 2)
+        assert not (await asyncio.wait({writing}, timeout=0.2))[0]
+        fake.answer = lambda request: Reply()
+        fake.may_answer.set()
+        with pytest.raises(SinkAway):
+            await writing
+        assert len(fake.writes) == 2  # no third one began
+        assert (await sink.write(rows(4 * MAX_LINES))).stored == 4 * MAX_LINES
+
+
+async def test_whoever_gives_up_leaves_no_request_behind(fake: FakeInflux) -> None:
+    fake.may_answer.clear()
+    async with sink_of(fake) as sink:
+        writing = asyncio.create_task(sink.write(rows(2 * MAX_LINES)))
+        await until(lambda: len(fake.writes) == 2)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "history request"]
 
 
 async def test_429_names_its_time(fake: FakeInflux) -> None:
@@ -113,7 +237,7 @@ async def test_a_missing_right_is_said_with_what_to_do(fake: FakeInflux, status:
     assert "authorization failed" in error.message and "influx.token" in error.hint
 
 
-@pytest.mark.parametrize("status", [302, 405, 418])
+@pytest.mark.parametrize("status", [200, 202, 302, 405, 418])
 async def test_what_is_no_influxdb_costs_no_sample(fake: FakeInflux, status: int) -> None:
     error = await refused_with(fake, Reply(status, b"<html>", {"Location": "http://127.0.0.1:1/"}))
     assert "influx.url" in error.hint and len(fake.writes) == 1

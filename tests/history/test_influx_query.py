@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 from tests import servers
+from tests.history.class_contract import Kept
 from tradewind.errors import Invalid
-from tradewind.history import influx, influx_keep, influx_query, influx_read
+from tradewind.history import influx, influx_classes, influx_keep, influx_list, influx_query, influx_read
 from tradewind.history.influx import InfluxSink
+from tradewind.history.influx_answer import Table
 from tradewind.history.influx_http import CHUNK_ROWS
 from tradewind.history.influx_keep import _duration_ms
 from tradewind.history.sample import MAX_TS_MS, Row
@@ -135,6 +140,53 @@ async def test_thousands_of_series_at_once(sink: InfluxSink) -> None:
     assert [info.address for info in await sink.series("*", 10_000, "")] == sorted(names)
 
 
+@pytest.mark.parametrize("channels", [1, 20, 5000])
+async def test_a_page_of_very_many_series_asks_for_figures_of_the_page_only(
+    sink: InfluxSink, channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = sorted(f"comsrv:{n % channels}:m:{n}" for n in range(20_000))
+    await sink.write([Row(name, T0 + n, 1.0, 0) for n, name in enumerate(names)])
+    answered = 0
+    ask = sink._http.ask
+
+    async def noted(text: str, each: Any, **more: Any) -> None:
+        def count(number: int, table: Table) -> None:
+            nonlocal answered
+            answered += "key" not in table.columns
+            each(number, table)
+
+        await ask(text, count, **more)
+
+    monkeypatch.setattr(sink._http, "ask", noted)
+    for after in ("", names[9999]):
+        answered, begun = 0, time.monotonic()
+        behind = [name for name in names if name > after]
+        assert [info.address for info in await sink.series("*", 1000, after)] == behind[:1000]
+        assert (
+            answered <= 3 * 3000
+        )  # first, last and count; a channel of which a third is wanted is asked for as a whole
+        assert time.monotonic() - begun < 10  # 0.5 to 1.5 s when nothing else runs
+    answered = 0
+    assert await sink.names("*", 15_000) == names[:15_000]
+    assert await sink.names("comsrv:0:m:*", 15_000) == [name for name in names if name.startswith("comsrv:0:")][:15_000]
+    assert answered == 0
+
+
+async def test_pages_follow_each_other_without_a_gap(sink: InfluxSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(influx_list, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(influx_list, "MANY", 10)
+    names = [f"comsrv:{channel}:{kind}:{n}" for channel in (1, 10, 100, 2, 21) for kind in "ms" for n in range(7)]
+    names += [f"modsrv:m{n % 5}:{'measurement' if n % 2 else 'control'}:f{n}" for n in range(40)]
+    await sink.write([Row(name, T0, 1.0, 0) for name in names])
+    for pattern in ("*", "comsrv:1*", "comsrv:*:s:3", "modsrv:*", "*:control:*"):
+        wanted = sorted(name for name in names if influx_query.matches(pattern, name))
+        for size in (1, 6, 13, 200):
+            found: list[str] = []
+            while page := await sink.series(pattern, size, found[-1] if found else ""):
+                found += [info.address for info in page]
+            assert found == wanted
+
+
 async def test_an_integral_that_needs_too_much_is_refused(sink: InfluxSink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(influx_read, "MAX_SCAN", 100)
     await sink.write([Row(A, T0 + n, 1.0, 0) for n in range(101)])
@@ -199,6 +251,35 @@ async def test_retention_is_seen_by_every_process_and_goes_in_bounded_steps(
     assert stats.rows == 10 and stats.bytes > 0
 
 
+async def test_what_comes_late_does_not_move_the_mark_back(settings: InfluxSettings, sink: InfluxSink) -> None:
+    await sink.write([Row(A, T0 + n * DAY, 1.0, 0) for n in range(100)])
+    async with InfluxSink(settings, raw_days=10) as keeper:
+        while (await keeper.retain(T0 + 100 * DAY)).rows:
+            pass
+        await keeper.write([Row(A, T0 + 5 * DAY, 1.0, 0)])
+        assert (await keeper.retain(T0 + 100 * DAY)).rows == 1
+        assert (await keeper.kept_from([A]))[A].raw_ms == T0 + 90 * DAY
+
+
+async def test_classes_go_in_bounded_steps_and_every_process_knows(
+    settings: InfluxSettings, sink: InfluxSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(influx_classes, "TOGETHER", 10)
+    monkeypatch.setattr(influx_classes, "BUDGET_S", 0.0001)  # one step a call
+    names = [f"comsrv:{n % 3}:{'ms'[n % 2]}:{n}" for n in range(30)] + [MODEL]
+    await sink.write([Row(name, T0 + n * DAY, 1.0, 0) for name in names for n in range(10)])
+    kept = Kept({"brief": 2}, {"comsrv:*": "brief"}, raw_days=0)
+    async with InfluxSink(settings, keeping=kept) as keeper:
+        removed = [(await keeper.retain(T0 + 10 * DAY)).rows for _ in range(5)]
+        assert removed == [80, 80, 80, 0, 0]
+    marks = await sink.kept_from([*names, "comsrv:1:m:404"])
+    assert {marks[name].raw_ms for name in names[:-1]} == {T0 + 8 * DAY}
+    assert marks[MODEL].raw_ms is None and marks["comsrv:1:m:404"].raw_ms is None
+    assert (await sink.stats()).series == 31  # the marks are none
+    await sink.forget(names[:1])
+    assert (await sink.kept_from(names[:1]))[names[0]].raw_ms is None
+
+
 async def test_the_way_of_2x_to_list_series_gives_the_same(settings: InfluxSettings, sink: InfluxSink) -> None:
     """1.6 serves InfluxQL at the same place; only writing differs."""
     await sink.write([Row(name, T0 + n, 1.0, 0) for n in range(3) for name in (A, B, MODEL)])
@@ -223,3 +304,25 @@ async def test_figures_that_are_dear_are_not_asked_for_again_at_once(
     monkeypatch.setattr(influx_keep, "DEAR_S", 0.0)
     dear = await sink.stats()
     assert await sink.stats() is dear
+
+
+async def test_figures_that_nobody_waited_for_are_there_for_the_next_one(
+    sink: InfluxSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sink.write([Row(A, T0, 1.0, 0)])
+    monkeypatch.setattr(influx_keep, "DEAR_S", 0.0)
+    ask, may_go, asked = sink._http.ask, asyncio.Event(), 0
+
+    async def slow(text: str, each: Any, **more: Any) -> None:
+        nonlocal asked
+        asked += "count(" in text
+        await may_go.wait()
+        await ask(text, each, **more)
+
+    monkeypatch.setattr(sink._http, "ask", slow)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await sink.stats()
+    may_go.set()
+    assert (await sink.stats()).rows == 1 and asked == 1

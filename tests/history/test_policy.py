@@ -21,7 +21,7 @@ def entry(values: dict[str, float | str], ts_ms: int = 1000, key: str = "comsrv:
 def recorded(batcher: Batcher, *entries: FeedEntry, now_s: float = 0.0) -> list[Row]:
     batcher.add(entries, (), now_s)
     batch = batcher.take(now_s)
-    return batch.rows if batch is not None else []
+    return list(batch.rows) if batch is not None else []
 
 
 def test_without_a_document_the_seeds_defaults_hold() -> None:
@@ -65,13 +65,44 @@ def test_what_is_no_policy_is_refused_with_its_place(document: Any, path: str) -
     assert [problem.path for problem in caught.value.problems] == [path]
 
 
+def test_every_problem_of_classes_is_named() -> None:
+    document = {
+        "classes": {
+            "default": {"raw_days": 5},
+            "no such!": {},
+            "far": {"raw_days": -1, "hour_days": 99_999},
+            "upside_down": {"raw_days": 30, "minute_days": 7, "hour_days": 40},
+            "endless": {"raw_days": 0, "hour_days": 40},
+            "fine": {"raw_days": 7, "minute_days": 7, "hour_days": 0},
+        },
+        "policies": [
+            {"match": "a", "class": "gone"},
+            {"match": "b", "class": "default"},
+            {"match": "c", "class": "fine"},
+        ],
+    }
+    with pytest.raises(Invalid) as caught:
+        read_policy(document)
+    assert [problem.path for problem in caught.value.problems] == [
+        "classes.default",
+        "classes.no such!",
+        "classes.far.raw_days",
+        "classes.far.hour_days",
+        "classes.upside_down.minute_days",
+        "classes.endless.hour_days",
+        "policies[0].class",
+    ]
+    hint = caught.value.problems[-1].hint
+    assert "'gone'" in hint and "default, endless, far, fine" in hint
+
+
 def test_the_first_policy_that_matches_counts() -> None:
     policies = [
         {"match": "comsrv:1001:m:10001", "record": True, "class": "gold"},
         {"match": "comsrv:1001:m:*", "record": False},
         {"match": "*", "deadband": 2},
     ]
-    chooser = Chooser(read_policy({"policies": policies}))
+    chooser = Chooser(read_policy({"policies": policies, "classes": {"gold": {}}}))
     assert chooser.choose("comsrv:1001:m", "10001").address == "comsrv:1001:m:10001"
     assert chooser.choose("comsrv:1001:m", "10001").thinning is None
     assert chooser.choose("comsrv:1001:m", "10002").address is None

@@ -219,6 +219,6 @@ async def test_influx_is_honest_about_its_retention_too(influx: servers.Server) 
         assert (raw.complete, raw.available_from) == (False, DAY0 + DAY)
         assert raw.samples[0][0] == DAY0 + DAY
         stats = await sink.stats()
-        assert tuple(await sink.kept_from()) == (stats.raw_from_ms, stats.minute_from_ms, stats.hour_from_ms)
+        assert tuple((await sink.kept_from([A]))[A]) == (stats.raw_from_ms, stats.minute_from_ms, stats.hour_from_ms)
         _, (later,) = await query.ask(words(A, from_=DAY0 + DAY, to=NOW, bucket="1h"))
         assert later.complete

@@ -29,6 +29,7 @@ from tests.history.sink_contract import (
     widths,
 )
 from tradewind.history.aggregate import answer, cells_of, fold, line_of
+from tradewind.history.keeping import Keeping
 from tradewind.history.rollup import aligned, levels_for, rollups_of, stretches
 from tradewind.history.sample import Row
 from tradewind.history.sink import AGGREGATES
@@ -127,7 +128,7 @@ class Rollups(RuleBasedStateMachine):
 
     @rule()
     def pack(self) -> None:
-        for _ in self.upkeep.retain(DAY0 * 2):
+        for _ in self.upkeep.retain(DAY0 * 2, Keeping()):
             pass
 
     @rule(name=st.sampled_from(NAMES))

@@ -280,7 +280,7 @@ def test_a_full_disk_takes_nothing_and_breaks_nothing(tmp_path: Path) -> None:
         first = spool.peek(taken // 2)
         assert first is not None
         spool.ack(first.upto)
-        found = first.rows + drained(spool)
+        found = [*first.rows, *drained(spool)]
         spool.append(rows_of(taken, 100), NOW)  # there is space again
         assert found + drained(spool) == rows_of(0, taken + 100)
         assert spool.dropped.corrupt == spool.dropped.bytes == 0

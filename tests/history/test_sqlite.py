@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.history.class_contract import ClassContract
 from tests.history.sink_contract import NewSink, SinkContract
+from tradewind.history.keeping import KeepingSource
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sink, Written
 from tradewind.history.sqlite import SqliteSink
@@ -35,15 +37,18 @@ class PackingSink(MovingSink):
 
 
 @pytest.mark.parametrize("kind", [SqliteSink, MovingSink, PackingSink])
-class TestSqlite(SinkContract):
+class TestSqlite(SinkContract, ClassContract):
     @pytest.fixture
     async def new_sink(self, tmp_path: Path, kind: type[SqliteSink]) -> AsyncIterator[NewSink]:
         opened: list[Sink] = []
 
-        async def new_sink(raw_days: int = 0) -> Sink:
+        async def new_sink(raw_days: int = 0, keeping: KeepingSource | None = None) -> Sink:
+            made = kind
+            if made is PackingSink and (raw_days or keeping is not None):
+                made = MovingSink  # packing at once would remove at once, too
             # Every hour is over as soon as a later one has begun.
-            made = MovingSink if raw_days else kind
-            sink = made(tmp_path / f"history{len(opened)}", (raw_days, 0, 0), now=lambda: LONG_AFTER)
+            folder = tmp_path / f"history{len(opened)}"
+            sink = made(folder, (raw_days, 0, 0), keeping=keeping, now=lambda: LONG_AFTER)
             opened.append(sink)
             await sink.open()
             return sink

@@ -84,11 +84,11 @@ async def test_a_move_that_breaks_off_halfway_is_done_again(tmp_path: Path, monk
     writer.write(rows)
     added, real = [], Writer._add
 
-    def add(self: Writer, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+    def add(self: Writer, partition: Partition, block: Block) -> None:
         if added:
             raise OSError(5, "Input/output error")
         added.append(partition)
-        real(self, main, partition, block)
+        real(self, partition, block)
 
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "_add", add)

@@ -17,6 +17,7 @@ NOW = 1_790_000_000_000
     [
         ("now", NOW),
         ("-1h", NOW - 3_600_000),
+        ("24h", NOW - 86_400_000),
         ("now-90s", NOW - 90_000),
         ("now - 7d", NOW - 7 * 86_400_000),
         ("+5m", NOW + 300_000),
@@ -24,6 +25,9 @@ NOW = 1_790_000_000_000
         (1_790_000_000_123, 1_790_000_000_123),
         ("1970-01-01T00:00:01Z", 1000),
         ("1970-01-01T01:00:01+01:00", 1000),
+        ("1970-01-01T01:00:01 01:00", 1000),
+        ("1970-01-01 00:00:01", 1000),
+        (" 5m", NOW + 300_000),
         ("0", 0),
     ],
 )
@@ -32,7 +36,7 @@ def test_a_time_is_read_in_every_way_it_is_written(written: str | int, meant: in
 
 
 @pytest.mark.parametrize(
-    "written", ["", "yesterday", "-1y", "1h", "-1", "1.5", "9" * 30, "-99999999999999w", True, None]
+    "written", ["", "yesterday", "-1y", "1y", "now1h", "-1", "1.5", "9" * 30, "-99999999999999w", True, None]
 )
 def test_what_is_no_time_is_refused_with_its_place(written: object) -> None:
     with pytest.raises(Invalid) as caught:

@@ -51,6 +51,7 @@ class Delivery:
         """The rows are safe when it returns: in the sink or on the disk. Waits while neither takes them."""
         while rows:
             if self._spool.is_empty and await self._write_now(rows):
+                await self._faults.set("history:spool", False, "history_disk_full", "the sink took what waited")
                 return
             try:
                 await asyncio.to_thread(self._spool.append, rows, now_ms())

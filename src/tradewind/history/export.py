@@ -14,6 +14,8 @@ BLOCK = 20_000
 TOGETHER = 20
 LAYOUTS = ("long", "wide")
 Rows = list[Sequence[Any]]
+#: Which series (0 when they lie side by side), up to which time, and what was found.
+Blocks = AsyncIterator[tuple[int, int, Rows]]
 
 
 def columns_of(question: Question, layout: str) -> list[str]:
@@ -25,41 +27,59 @@ def columns_of(question: Question, layout: str) -> list[str]:
     return ["ts", "address", *(question.aggs or ("value", "quality"))]
 
 
-async def export_blocks(sink: Sink, question: Question, layout: str) -> AsyncIterator[Rows]:
-    """Long: series by series, each in order of time; wide: in order of time. Raises SinkAway, also in the middle."""
-    if question.bucket_ms:
-        blocks = _wide_buckets(sink, question) if layout == "wide" else _long_buckets(sink, question)
-    else:
-        blocks = _wide_samples(sink, question) if layout == "wide" else _long_samples(sink, question)
-    async for rows in blocks:
-        if rows:
+class Export:
+    """What a question asks for, once. `rows` were given so far; `share`, from 0 to 1, of the series and the time is
+    behind them."""
+
+    def __init__(self, sink: Sink, question: Question, layout: str) -> None:
+        self.rows = 0
+        self.share = 0.0
+        self._sink = sink
+        self._question = question
+        self._layout = layout
+
+    async def blocks(self) -> AsyncIterator[Rows]:
+        """Long: series by series, each in order of time; wide: in order of time. May be empty, where nothing was found
+        but a part of the way is done. Raises SinkAway, also in the middle."""
+        sink, q, is_wide = self._sink, self._question, self._layout == "wide"
+        if q.bucket_ms:
+            blocks = _wide_buckets(sink, q) if is_wide else _long_buckets(sink, q)
+        else:
+            blocks = _wide_samples(sink, q) if is_wide else _long_samples(sink, q)
+        parts, width_ms = 1 if is_wide else max(len(q.series), 1), max(q.to_ms - q.from_ms, 1)
+        async for part, until, rows in blocks:
+            self.rows += len(rows)
+            self.share = (part + (until - q.from_ms) / width_ms) / parts
             yield rows
+        self.share = 1.0
 
 
-async def _long_samples(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+async def _long_samples(sink: Sink, q: Question) -> Blocks:
     share = BLOCK // TOGETHER
     for at in range(0, len(q.series), TOGETHER):
         names = q.series[at : at + TOGETHER]
         first = BLOCK if len(names) == 1 else share
         found = await sink.read(names, q.from_ms, q.to_ms, first)
-        for name in names:
+        for part, name in enumerate(names, at):
             samples, limit = found[name], first
             while True:
-                yield [(ts, name, value, quality) for ts, value, quality in samples]
-                if len(samples) < limit:
+                is_last = len(samples) < limit
+                until = q.to_ms if is_last else samples[-1][0] + 1
+                yield part, until, [(ts, name, value, quality) for ts, value, quality in samples]
+                if is_last:
                     break
                 limit = BLOCK
                 samples = (await sink.read([name], samples[-1][0] + 1, q.to_ms, limit))[name]
 
 
-async def _wide_samples(sink: Sink, q: Question) -> AsyncIterator[Rows]:
+async def _wide_samples(sink: Sink, q: Question) -> Blocks:
     limit = max(BLOCK // len(q.series), 100)
     at = q.from_ms
     while at < q.to_ms:
         found = await sink.read(q.series, at, q.to_ms, limit)
         # Of a series that was cut nothing is known behind its last sample yet: only what lies before it is whole.
         until = min([samples[-1][0] + 1 for samples in found.values() if len(samples) == limit], default=q.to_ms)
-        yield _side_by_side(found, q.series, until)
+        yield 0, until, _side_by_side(found, q.series, until)
         at = until
 
 
@@ -76,27 +96,29 @@ def _side_by_side(found: dict[str, list[Sample]], series: Sequence[str], until: 
     return [rows[ts] for ts in sorted(rows)]
 
 
-async def _windows(sink: Sink, q: Question, series: Sequence[str], count: int) -> AsyncIterator[dict[str, list[Any]]]:
-    """The buckets of a range, so many of each series at a time."""
+async def _windows(
+    sink: Sink, q: Question, series: Sequence[str], count: int
+) -> AsyncIterator[tuple[int, dict[str, list[Any]]]]:
+    """The buckets of a range, so many of each series at a time, each with its end."""
     at = q.from_ms
     while at < q.to_ms:
         until = min((at // q.bucket_ms + count) * q.bucket_ms, q.to_ms)
-        yield dict(await sink.buckets(series, at, until, q.bucket_ms, q.aggs, count, q.gap_ms or GAP_MS))
+        yield until, dict(await sink.buckets(series, at, until, q.bucket_ms, q.aggs, count, q.gap_ms or GAP_MS))
         at = until
 
 
-async def _long_buckets(sink: Sink, q: Question) -> AsyncIterator[Rows]:
-    for name in q.series:
-        async for found in _windows(sink, q, [name], BLOCK):
-            yield [(start, name, *values) for start, *values in found[name]]
+async def _long_buckets(sink: Sink, q: Question) -> Blocks:
+    for part, name in enumerate(q.series):
+        async for until, found in _windows(sink, q, [name], BLOCK):
+            yield part, until, [(start, name, *values) for start, *values in found[name]]
 
 
-async def _wide_buckets(sink: Sink, q: Question) -> AsyncIterator[Rows]:
-    async for found in _windows(sink, q, q.series, max(BLOCK // len(q.series), 100)):
+async def _wide_buckets(sink: Sink, q: Question) -> Blocks:
+    async for until, found in _windows(sink, q, q.series, max(BLOCK // len(q.series), 100)):
         rows: dict[int, list[Any]] = {}
         width = len(q.aggs)
         for at, name in enumerate(q.series):
             for start, *values in found[name]:
                 row = rows.setdefault(start, [start, *[None] * (width * len(q.series))])
                 row[1 + at * width : 1 + (at + 1) * width] = values
-        yield [rows[start] for start in sorted(rows)]
+        yield 0, until, [rows[start] for start in sorted(rows)]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from tradewind.clock import iso
-from tradewind.errors import Invalid, Problem
-from tradewind.history.export import Rows
+from tradewind.errors import Invalid, Problem, Unavailable
+from tradewind.history.export import Export, Rows
 
 FORMATS = ("csv", "parquet")
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 #: Rows of a row group: small ones make large files.
 GROUP = 100_000
+#: Before a piece of a file: its size, the share that is done (of WHOLE, which is the end), rows so far.
+FRAME = struct.Struct("<IHQ")
+WHOLE = 10_000
 #: Columns that hold whole numbers.
 _WHOLE = ("count", "good")
 
@@ -29,14 +33,38 @@ class FileWriter(ABC):
     def end(self) -> bytes: ...
 
 
-async def file_bytes(writer: FileWriter, blocks: AsyncIterator[Rows]) -> AsyncIterator[bytes]:
-    async for rows in blocks:
-        piece = await asyncio.to_thread(writer.add, rows)
-        if piece:
-            yield piece
+async def file_bytes(writer: FileWriter, export: Export, *, is_framed: bool = False) -> AsyncIterator[bytes]:
+    """`is_framed`: each piece with a head that tells how far it is; for a program that shows this, see `unframed`."""
+    head = b""
+    async for rows in export.blocks():
+        piece = await asyncio.to_thread(writer.add, rows) if rows else b""
+        if is_framed:
+            head = FRAME.pack(len(piece), min(int(export.share * WHOLE), WHOLE - 1), export.rows)
+        if head or piece:
+            yield head + piece
     piece = await asyncio.to_thread(writer.end)
-    if piece:
-        yield piece
+    if is_framed:
+        head = FRAME.pack(len(piece), WHOLE, export.rows)
+    if head or piece:
+        yield head + piece
+
+
+def unframed(pieces: Iterable[bytes], step: Callable[[float, int], None]) -> Iterator[bytes]:
+    """The file in what `file_bytes` gave, however it was cut on its way. `step` is told the share that is done and the
+    rows so far. Raises Unavailable when the end is missing."""
+    data, done = b"", 0
+    for piece in pieces:
+        data += piece
+        while len(data) >= FRAME.size:
+            size, done, rows = FRAME.unpack_from(data)
+            if len(data) < FRAME.size + size:
+                break
+            if size:
+                yield data[FRAME.size : FRAME.size + size]
+            data = data[FRAME.size + size :]
+            step(done / WHOLE, rows)
+    if data or done < WHOLE:
+        raise Unavailable("the export broke off", code="broke_off", hint="see the log of the station, and try again")
 
 
 def file_writer(kind: str, columns: Sequence[str], *, iso_times: bool = False) -> FileWriter:

@@ -1,4 +1,4 @@
-"""The sink in InfluxDB. Samples go in as compressed lines, questions as InfluxQL.
+"""The sink in InfluxDB. Samples go in as lines, questions as InfluxQL.
 
 A rewritten sample replaces the old one, so a batch whose fate is not known is simply written again. `integral` is not
 InfluxQL's (which draws straight lines between samples) but the contract's step, computed here from raw samples.
@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
 from tradewind.clock import now_ms
 from tradewind.history import influx_query as ql
 from tradewind.history.influx_answer import Table
-from tradewind.history.influx_http import Barred, InfluxHttp, compressed
+from tradewind.history.influx_flight import Flight
+from tradewind.history.influx_http import Barred, InfluxHttp
 from tradewind.history.influx_keep import InfluxKeeper
-from tradewind.history.influx_line import LineMaker, address_of
+from tradewind.history.influx_line import LineMaker, Lines, address_of
+from tradewind.history.influx_list import InfluxListing
 from tradewind.history.influx_read import InfluxReader
 from tradewind.history.influx_split import split
+from tradewind.history.keeping import Keeping, KeepingSource, always
 from tradewind.history.sample import Refused, Row
 from tradewind.history.sink import GAP_MS, Bucket, KeptFrom, Retained, Sample, SeriesInfo, Sink, SinkStats, Written
 from tradewind.settings import InfluxSettings
@@ -32,12 +36,20 @@ IDLE_S = 10.0
 
 
 class InfluxSink(Sink):
-    """`raw_days`: how long samples are kept; 0 = as long as the server's own policy does."""
+    """`keeping`: how long samples are kept; without it, `raw_days`. 0 = as long as the server's own policy does."""
 
-    def __init__(self, settings: InfluxSettings, raw_days: int = 0, *, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self,
+        settings: InfluxSettings,
+        raw_days: int = 0,
+        *,
+        keeping: KeepingSource | None = None,
+        timeout_s: float = 10.0,
+    ) -> None:
         self._http = InfluxHttp(settings, timeout_s)
         self._reader = InfluxReader(self._http)
-        self._keeper = InfluxKeeper(self._http, raw_days)
+        self._listing = InfluxListing(self._http)
+        self._keeper = InfluxKeeper(self._http, self._listing, keeping or always(Keeping((raw_days, 0, 0))))
         self._maker = LineMaker()
         self._writing = asyncio.Lock()
         self._wrote_at = -IDLE_S
@@ -46,40 +58,35 @@ class InfluxSink(Sink):
         self._http.open()
 
     async def close(self) -> None:
+        await self._keeper.close()
         async with self._writing:
             await self._http.close()
 
     async def write(self, rows: Sequence[Row]) -> Written:
-        stored, refused = 0, list[Refused]()
+        refused: list[Refused] = []
         async with self._writing:
             if rows and time.monotonic() - self._wrote_at > IDLE_S:
                 await self._read_marks()
-            parts = [rows[at : at + MAX_LINES] for at in range(0, len(rows), MAX_LINES)]
-            loop = asyncio.get_running_loop()
-            packing = loop.run_in_executor(None, self._pack, parts[0]) if parts else None
-            for at in range(len(parts)):
-                assert packing is not None
-                taken, lines, bad, body = await packing
-                # The next part is made while this one travels.
-                packing = loop.run_in_executor(None, self._pack, parts[at + 1]) if at + 1 < len(parts) else None
-                refused += bad
-                if lines:
-                    aside = await self._put(taken, lines, body)
-                    stored += len(taken) - len(aside)
-                    refused += aside
+            async with Flight() as flight:
+                for at in range(0, len(rows), MAX_LINES):
+                    # Here and not in a thread: it takes a few milliseconds, and handing it over costs more than that.
+                    made = self._maker.make(rows[at : at + MAX_LINES])
+                    refused += made.refused
+                    if made.rows:
+                        refused += await flight.start(made.rows, partial(self._put, made))
+                refused += await flight.end()
             if rows:
                 self._wrote_at = time.monotonic()
-        return Written(stored, refused)
+        return Written(len(rows) - len(refused), refused)
 
-    def _pack(self, rows: Sequence[Row]) -> tuple[Sequence[Row], list[str], list[Refused], bytes]:
-        taken, lines, refused = self._maker.make(rows)
-        return taken, lines, refused, compressed(lines) if lines else b""
-
-    async def _put(self, rows: Sequence[Row], lines: list[str], body: bytes) -> list[Refused]:
-        rejection = await self._http.write(body)
+    async def _put(self, made: Lines) -> list[Refused]:
+        rejection = await self._http.write(self._http.packed(made.text))
         if rejection is None:
             return []
-        refused = await split(rows, lines, rejection, lambda some: self._http.write(compressed(some)))
+        rows, http = made.rows, self._http
+        refused = await split(
+            rows, made.lines, rejection, lambda some: http.write(http.packed("\n".join(some).encode()))
+        )
         if refused:
             log.warning("InfluxDB refused samples", count=len(refused), of=len(rows), message=rejection.message[:300])
         return refused
@@ -119,14 +126,17 @@ class InfluxSink(Sink):
         return await self._reader.latest(series)
 
     async def series(self, pattern: str = "*", limit: int = 1000, after: str = "") -> list[SeriesInfo]:
-        return await self._reader.series(pattern, limit, after)
+        return await self._listing.page(pattern, limit, after)
+
+    async def names(self, pattern: str, limit: int) -> list[str]:
+        return await self._listing.names(pattern, limit)
 
     async def stats(self) -> SinkStats:
         return await self._keeper.stats(now_ms())
 
-    async def kept_from(self) -> KeptFrom:
-        raw_ms = await self._keeper.raw_from_ms(now_ms())
-        return KeptFrom(raw_ms, raw_ms, raw_ms)
+    async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:
+        marks = await self._keeper.kept_from(series, now_ms())
+        return {name: KeptFrom(*[raw_ms] * 3) for name, raw_ms in marks.items()}
 
     async def retain(self, now_ms: int) -> Retained:
         return await self._keeper.retain(now_ms)

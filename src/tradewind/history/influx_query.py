@@ -17,6 +17,8 @@ from tradewind.history.sample import MAX_TS_MS
 from tradewind.ids import is_id
 from tradewind.points.address import is_number
 
+#: Where it stands what retention has removed; read by every process.
+RETENTION = "history_retention"
 #: Series in one statement: with more, InfluxDB takes long to find them.
 MAX_SERIES = 1000
 NOT_GOOD = '"quality" > 0'
@@ -34,13 +36,18 @@ class Choice(NamedTuple):
     def tags(self) -> str:
         return ", ".join(f'"{tag}"' for tag in TAGS[self.measurement])
 
-    def rest(self, from_ms: int = 0, to_ms: int = MAX_TS_MS + 1, also: str = "") -> str:
-        """FROM and WHERE, for [from_ms, to_ms)."""
+    @property
+    def marks(self) -> str:
+        """The measurement with what retention has removed of these series, under the same tags."""
+        return f"{RETENTION}_{self.measurement}"
+
+    def rest(self, from_ms: int = 0, to_ms: int = MAX_TS_MS + 1, also: str = "", of: str = "") -> str:
+        """FROM and WHERE, for [from_ms, to_ms); of another measurement with the same tags, if `of` names it."""
         parts = [self.where] if self.where else []
         parts += [f"time >= {max(from_ms, 0)}ms", f"time <= {min(to_ms - 1, MAX_TS_MS)}ms"]
         if also:
             parts.append(also)
-        return f'FROM "{self.measurement}" WHERE {" AND ".join(parts)}'
+        return f'FROM "{of or self.measurement}" WHERE {" AND ".join(parts)}'
 
 
 EVERYTHING = tuple(Choice(measurement) for measurement in TAGS)
@@ -103,9 +110,14 @@ def last(choice: Choice, from_ms: int = 0, to_ms: int = MAX_TS_MS + 1) -> str:
     return f'SELECT last("value"), "quality" {choice.rest(from_ms, to_ms)} GROUP BY {choice.tags}'
 
 
-def per_series(choice: Choice, function: str, field: str = "value") -> str:
+def per_series(choice: Choice, function: str, field: str = "value", to_ms: int = MAX_TS_MS + 1) -> str:
     """time, number"""
-    return f'SELECT {function}("{field}") {choice.rest()} GROUP BY {choice.tags}'
+    return f'SELECT {function}("{field}") {choice.rest(0, to_ms)} GROUP BY {choice.tags}'
+
+
+def marks(choice: Choice) -> str:
+    """time, the mark of each series that has one"""
+    return f'SELECT max("raw_from_ms") {choice.rest(of=choice.marks)} GROUP BY {choice.tags}'
 
 
 def over_all(choice: Choice, function: str, to_ms: int = MAX_TS_MS + 1) -> str:
@@ -126,18 +138,26 @@ def not_good(choice: Choice, from_ms: int, to_ms: int, bucket_ms: int, limit: in
     return f'SELECT count("value") {choice.rest(from_ms, to_ms, also=NOT_GOOD)} {group}'
 
 
-def delete(choice: Choice, to_ms: int | None = None) -> str:
-    """All of it, or what lies before `to_ms`."""
+def delete(choice: Choice, to_ms: int | None = None, of: str = "") -> str:
+    """All of it, or what lies before `to_ms`; of another measurement with the same tags, if `of` names it."""
     parts = [choice.where] if choice.where else []
     if to_ms is not None:
         parts.append(f"time < {to_ms}ms")
-    return f'DELETE FROM "{choice.measurement}" WHERE {" AND ".join(parts)}'
+    return f'DELETE FROM "{of or choice.measurement}" WHERE {" AND ".join(parts)}'
 
 
-def predicate(place: Place) -> str:
-    """One series in the words of `/api/v2/delete`."""
+def predicate(place: Place, measurement: str = "") -> str:
+    """One series in the words of `/api/v2/delete`; of another measurement with the same tags, if one is named."""
     tags: Mapping[str, str] = dict(zip(TAGS[place.measurement], place.values, strict=True))
-    return " AND ".join([f'_measurement="{place.measurement}"', *(f'{tag}="{tags[tag]}"' for tag in tags)])
+    return " AND ".join(
+        [f'_measurement="{measurement or place.measurement}"', *(f'{tag}="{tags[tag]}"' for tag in tags)]
+    )
+
+
+def show_entities(choice: Choice) -> str:
+    """key, value: the channels or models; from the index, so no times bound it"""
+    where = f" WHERE {choice.where}" if choice.where else ""
+    return f'SHOW TAG VALUES FROM "{choice.measurement}" WITH KEY = "{TAGS[choice.measurement][0]}"{where}'
 
 
 def show_series(choice: Choice) -> str:

@@ -1,4 +1,4 @@
-"""Questions to InfluxDB: raw samples, buckets, the newest, and which series there are."""
+"""Questions to InfluxDB: raw samples, buckets, the newest. Which series there are: influx_list.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tradewind.history.influx_answer import NotFinite, Table
 from tradewind.history.influx_http import InfluxHttp
 from tradewind.history.influx_line import address_of
 from tradewind.history.sample import MAX_TS_MS
-from tradewind.history.sink import Bucket, Sample, SeriesInfo, check_buckets, check_range
+from tradewind.history.sink import Bucket, Sample, check_buckets, check_range
 
 #: Raw samples that one question about an integral may go through.
 MAX_SCAN = 2_000_000
@@ -75,52 +75,6 @@ class InfluxReader:
         return {
             name: [_bucket(start, found, aggs) for start, found in known.items()] for name, known in numbers.items()
         }
-
-    async def series(self, pattern: str, limit: int, after: str) -> list[SeriesInfo]:
-        check_range(0, 0, limit)
-        left = sorted(name for name in await self.names(pattern) if name > after)
-        listed: list[SeriesInfo] = []
-        while left and len(listed) < limit:  # some may have no samples left, and the page is to be full
-            page, left = left[: limit - len(listed)], left[limit - len(listed) :]
-            listed += await self._infos(page)
-        return listed
-
-    async def names(self, pattern: str) -> set[str]:
-        """Those that the server knows, in no order."""
-        found: set[str] = set()
-
-        def add(number: int, table: Table) -> None:
-            if "key" in table.columns:
-                names: Iterable[str | None] = (_address_of_key(str(row[0])) for row in table.values)
-            else:
-                names = [address_of(table.name, table.tags)]
-            found.update(name for name in names if name is not None and ql.matches(pattern, name))
-
-        chosen = ql.of_pattern(pattern)
-        # 3.x has no SHOW SERIES; where there is one, it is much faster.
-        ask = (lambda choice: ql.per_series(choice, "last")) if self._http.is_v2 else ql.show_series
-        if chosen:
-            await self._http.ask(";".join(ask(choice) for choice in chosen), add)
-        return found
-
-    async def _infos(self, names: Sequence[str]) -> list[SeriesInfo]:
-        known: dict[str, dict[str, int]] = {name: {} for name in names}
-        asked = ("first", "last", "count")
-
-        def add(number: int, table: Table) -> None:
-            figures = known.get(address_of(table.name, table.tags) or "")
-            if figures is not None:
-                at, value = table.values[0]
-                function = asked[number % len(asked)]
-                figures[function] = value if function == "count" else at
-
-        questions = [ql.per_series(choice, function) for choice in ql.choices(names) for function in asked]
-        await self._http.ask(";".join(questions), add)
-        return [
-            SeriesInfo(name, figures["first"], figures["last"], figures["count"])
-            for name, figures in known.items()
-            if len(figures) == len(asked)
-        ]
 
     async def _buckets_of_raw(
         self,
@@ -191,9 +145,3 @@ def _bucket(start: int, found: dict[str, float], aggs: Sequence[str]) -> Bucket:
             value = found[agg]
             row.append(float(value) if value is not None and math.isfinite(value) else None)
     return tuple(row)
-
-
-def _address_of_key(key: str) -> str | None:
-    """Of `telemetry,channel_id=1001,point_id=10001,point_type=measurement`; what is escaped is not ours."""
-    measurement, *tags = key.split(",")
-    return address_of(measurement, {name: value for name, _, value in (tag.partition("=") for tag in tags)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import translate
 from typing import Any
 
@@ -17,6 +18,12 @@ _MODEL_TYPES = {"measurement": "m", "control": "c"}
 MAX_POLICIES = 10_000
 MAX_SIZE = 100_000
 MAX_TIMEOUT_MS = 600_000
+#: What is kept: samples, and the rollups of minutes and hours.
+KINDS = ("raw", "minute", "hour")
+#: The class of a series for which no policy names another; its days are those of the settings.
+DEFAULT_CLASS = "default"
+MAX_CLASSES = 100
+MAX_DAYS = 36_500
 
 
 class BatchConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,16 +43,25 @@ class PointPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     record: bool = True
     deadband: float = 0.0
     min_interval_ms: int = 0
-    series_class: str = "default"
+    series_class: str = DEFAULT_CLASS
+
+
+class ClassDays(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Days that each kind is kept: 0 for ever, None as long as the settings say."""
+
+    raw_days: int | None = None
+    minute_days: int | None = None
+    hour_days: int | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`subscribe`: patterns of hashes (`comsrv:1001:m`) or addresses. Of `policies` the first that matches counts; a
-    point that none matches is recorded as it is."""
+    point that none matches is recorded as it is. `classes`: how long series of these names are kept."""
 
     batch_config: BatchConfig = BatchConfig()
     subscribe: tuple[str, ...] = ("comsrv:*", "modsrv:*")
     policies: tuple[PointPolicy, ...] = ()
+    classes: dict[str, ClassDays] = {}
 
 
 class Thinning(msgspec.Struct, frozen=True):
@@ -75,10 +91,11 @@ def read_policy(document: Any) -> Policy:
         for at, pattern in enumerate(policy.subscribe)
         if not pattern
     ]
+    problems += _class_problems(policy.classes)
     if len(policy.policies) > MAX_POLICIES:
         problems.append(Problem("too_many", "policies", f"use {MAX_POLICIES} at most; patterns cover many points"))
     for at, item in enumerate(policy.policies[:MAX_POLICIES]):
-        problems += _point_problems(item, f"policies[{at}]")
+        problems += _point_problems(item, f"policies[{at}]", policy.classes)
     if problems:
         raise _invalid(problems)
     return policy
@@ -125,7 +142,36 @@ def _batch_problems(batch: BatchConfig) -> list[Problem]:
     return problems
 
 
-def _point_problems(item: PointPolicy, path: str) -> list[Problem]:
+def _class_problems(classes: Mapping[str, ClassDays]) -> list[Problem]:
+    problems = []
+    if len(classes) > MAX_CLASSES:
+        problems.append(Problem("too_many", "classes", f"use {MAX_CLASSES} at most"))
+    for name, item in list(classes.items())[:MAX_CLASSES]:
+        path = f"classes.{name}"
+        if name == DEFAULT_CLASS:
+            hint = (
+                "its days are the settings history.raw_days, minute_days and hour_days: set these, or use another name"
+            )
+            problems.append(Problem("reserved", path, hint))
+        elif not is_id(name):
+            problems.append(Problem("bad_id", path, "use a short word"))
+        finer: tuple[str, int] | None = None
+        for kind in KINDS:
+            days = getattr(item, f"{kind}_days")
+            if days is None:
+                continue
+            if not 0 <= days <= MAX_DAYS:
+                hint = f"use 0 (for ever) to {MAX_DAYS}"
+                problems.append(Problem("out_of_range", f"{path}.{kind}_days", hint))
+            elif finer is not None and days and not 0 < finer[1] <= days:
+                hint = f"rollups are kept at least as long as {finer[0]}, {finer[1] or 'for ever'}: use more, or 0"
+                problems.append(Problem("out_of_range", f"{path}.{kind}_days", hint))
+            else:
+                finer = f"{kind}_days", days
+    return problems
+
+
+def _point_problems(item: PointPolicy, path: str, classes: Mapping[str, ClassDays]) -> list[Problem]:
     problems = []
     if not item.match:
         problems.append(Problem("bad_pattern", f"{path}.match", "write an address or a pattern: `comsrv:1001:m:*`"))
@@ -133,8 +179,10 @@ def _point_problems(item: PointPolicy, path: str) -> list[Problem]:
         problems.append(Problem("out_of_range", f"{path}.deadband", "use 0 (off) or more"))
     if item.min_interval_ms < 0:
         problems.append(Problem("out_of_range", f"{path}.min_interval_ms", "use 0 (off) or more"))
-    if not is_id(item.series_class):
-        problems.append(Problem("bad_id", f"{path}.class", "use a short word"))
+    if item.series_class != DEFAULT_CLASS and item.series_class not in classes:
+        known = ", ".join([DEFAULT_CLASS, *sorted(classes)][:20])
+        hint = f"there is no class {item.series_class[:64]!r}: use one of {known}, or add it to `classes`"
+        problems.append(Problem("unknown_class", f"{path}.class", hint))
     return problems
 
 

@@ -92,10 +92,11 @@ class HistoryQuery:
                 found[name] = None
                 continue
             async with self._turn:
-                infos = await self.sink.series(name, limit + 1)
-            if not infos:
-                raise refusal([Problem("no_series", f"series[{at}]", f"nothing recorded fits {name[:128]!r}")])
-            found |= {info.address: None for info in infos}
+                fitting = await self.sink.names(name, limit + 1)
+            if not fitting:
+                hint = f"nothing recorded fits {name[:128]!r}: see which series there are, by `history series`"
+                raise refusal([Problem("no_series", f"series[{at}]", hint)])
+            found |= dict.fromkeys(fitting)
             if len(found) > limit:
                 hint = f"more than {limit} series fit: name fewer"
                 raise refusal([Problem("too_many", f"series[{at}]", hint)])
@@ -119,11 +120,11 @@ class HistoryQuery:
                     counted = (*q.aggs, "count")
                 gap_ms = q.gap_ms or GAP_MS
                 found = dict(await self.sink.buckets(q.series, q.from_ms, q.to_ms, q.bucket_ms, counted, more, gap_ms))
-            kept = await self.sink.kept_from()  # after the samples: what went meanwhile is told
+            kept = await self.sink.kept_from(q.series)  # after the samples: what went meanwhile is told
         units = await self._describe(q.series)
         held = (q.gap_ms or GAP_MS) if "integral" in q.aggs else None
-        begin = available_from(kept, q.from_ms, q.to_ms, q.bucket_ms, held)
-        return [self._series(q, name, units.get(name, ""), found[name], counted, begin) for name in q.series]
+        begins = {name: available_from(kept[name], q.from_ms, q.to_ms, q.bucket_ms, held) for name in q.series}
+        return [self._series(q, name, units.get(name, ""), found[name], counted, begins[name]) for name in q.series]
 
     def _series(
         self, q: Question, name: str, unit: str, rows: list[Any], counted: Sequence[str], begin: int
@@ -173,12 +174,12 @@ class HistoryQuery:
                     raise
             else:
                 areas = {name: _number(rows[0][1]) if rows else 0.0 for name, rows in held.items()}
-            kept = await self.sink.kept_from()
+            kept = await self.sink.kept_from(names)
         units = await self._describe(names)
-        begin = available_from(kept, from_ms, to_ms, whole, None)
-        is_whole = begin <= from_ms
         found = []
         for name in names:
+            begin = available_from(kept[name], from_ms, to_ms, whole, None)
+            is_whole = begin <= from_ms
             told: dict[str, Any] = dict.fromkeys(STATISTICS)
             if figures[name]:
                 told = dict(zip(STATISTICS, figures[name][0][1:], strict=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -19,10 +20,11 @@ from tradewind.history.batcher import Batch, Batcher
 from tradewind.history.delivery import Delivery
 from tradewind.history.policy import Policy
 from tradewind.history.sample import Row
-from tradewind.history.sink import Sink, SinkAway
+from tradewind.history.sink import Sample, Sink, SinkAway
 from tradewind.history.spool import Spool
 from tradewind.history.status import Faults, Figures, feed_lag, words_of
 from tradewind.history.store import CONSUMER, HistoryStore, policy_of
+from tradewind.history.untold import Untold
 from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
@@ -34,11 +36,13 @@ log = structlog.get_logger(__name__)
 TICK_S = 1.0
 RETAIN_S = 60.0
 TROUBLE_PAUSE_S = 0.5
-#: About how much of the feed one read takes: some 30,000 samples.
-READ_BYTES = 500_000
+#: About how much of the feed one read takes: some 15,000 samples.
+READ_BYTES = 250_000
 MAX_ENTRIES = 2000
-#: Batches that are read ahead while one is stored.
-AHEAD = 2
+#: Batches that are read ahead while one is stored. They go in one write then, up to about so many rows: a write that
+#: is long for its size alone must not look like a sink that is slow.
+AHEAD = 8
+WRITE_ROWS = 10_000
 #: How long the end waits for what was read to be stored; what was not is read again by the next one.
 STOP_S = 10.0
 LATEST_S = 5.0
@@ -67,6 +71,7 @@ class HistoryRecorder:
         self._faults = Faults(plane)
         self._policy_text: bytes | None = None
         self._batcher = Batcher(Policy())
+        self._untold = Untold(plane, self._batcher, self._latest)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then."""
@@ -102,7 +107,10 @@ class HistoryRecorder:
             self._batcher.restart()
             self._policy_text = None
             await self._look_at_policy()
+            with translated(self.plane.link):
+                has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
             await reader.open()
+            self._untold.owe(is_whole=not has_cursor)
             delivery = Delivery(self._sink, self._spool, self._store, self.figures, self._faults)
             log.info("history_recorded", recorder=self.id, epoch=epoch, waiting=self._spool.rows)
             self.is_leading = True
@@ -145,6 +153,8 @@ class HistoryRecorder:
             found = await reader.read(max(1, int(wait_s * 1000))) if wait_s > 0 else None
             if found is not None:
                 await self._take_in(reader, found)
+            if found is None or len(found.entries) < reader.count:
+                await self._untold.caught_up()
             if batcher.wait_s(time.monotonic()) <= 0:
                 batch = batcher.take(time.monotonic())
                 while batch is not None and goes_on():
@@ -164,6 +174,7 @@ class HistoryRecorder:
             figures.missed = int(dict(zip(found.cursor[::2], found.cursor[1::2], strict=True))[f"{CONSUMER}#missed"])
             text = f"{found.missed} entries of the change feed were trimmed before history had them: samples are lost"
             await self._faults.tell("history:missed", "history_missed", text)
+            self._untold.owe(is_whole=True)
         new = batcher.unseeded(entries)
         if new:
             await self._seed(new)
@@ -172,19 +183,24 @@ class HistoryRecorder:
             average = sum(len(entry.data) for entry in entries) // len(entries) + 1
             reader.count = max(1, min(MAX_ENTRIES, READ_BYTES // average))
 
-    async def _seed(self, series: list[str]) -> None:
-        """What the sink has last of series that are thinned; when it is away the next change is simply recorded."""
+    async def _latest(self, series: Sequence[str]) -> Mapping[str, Sample | None]:
         try:
             async with asyncio.timeout(LATEST_S):
-                found = await self._sink.latest(series)
+                return await self._sink.latest(series)
         except (SinkAway, TimeoutError):
-            found = {}
+            return {}
+
+    async def _seed(self, series: list[str]) -> None:
+        """What the sink has last of series that are thinned; when it is away the next change is simply recorded."""
+        found = await self._latest(series)
         for name in series:
             last = found.get(name)
             self._batcher.thinner.seed(name, Row(name, *last) if last is not None else None)
 
     async def _store_batches(self, queue: asyncio.Queue[Batch | None], delivery: Delivery, reader: FeedReader) -> None:
-        while (batch := await queue.get()) is not None:
+        is_end = False
+        while not is_end:
+            batch, is_end = await _gathered(queue)
             await delivery.take(batch.rows)
             cursor = tuple(part for item in batch.cursor.items() for part in item)
             if cursor:
@@ -246,6 +262,17 @@ class HistoryRecorder:
                 pass
             finally:
                 await asyncio.to_thread(self._spool.close)
+
+
+async def _gathered(queue: asyncio.Queue[Batch | None]) -> tuple[Batch, bool]:
+    """What has been read ahead, as one batch, and whether None, the end, came behind it."""
+    whole, part = Batch(), await queue.get()
+    while part is not None:
+        whole.join(part)
+        if queue.empty() or len(whole.rows) >= WRITE_ROWS:
+            return whole, False
+        part = queue.get_nowait()
+    return whole, True
 
 
 async def _put(queue: asyncio.Queue[Batch | None], batch: Batch | None) -> bool:

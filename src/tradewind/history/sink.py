@@ -6,12 +6,14 @@ tests/history/sink_contract.py holds both to what is promised here.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
 
 from tradewind.errors import Invalid, Problem, Unavailable
+from tradewind.history.keeping import Days, Keeping
+from tradewind.history.policy import DEFAULT_CLASS
 from tradewind.history.sample import MAX_TS_MS, Refused, Row
 
 #: What `buckets` can answer, per bucket. `stddev` is that of a sample (n - 1), 0.0 for a single value; `good` counts
@@ -61,11 +63,22 @@ class SeriesInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ClassStats:
+    """A class of series, the days that it keeps, and what there is of it. `rows`: None when counting is dear."""
+
+    name: str
+    days: Days
+    series: int
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkStats:
-    """`raw_from_ms`, `minute_from_ms`, `hour_from_ms`: retention removed what lies before; None: nothing yet.
+    """`raw_from_ms`, `minute_from_ms`, `hour_from_ms`: retention removed what lies before, of every series; None:
+    nothing yet. Classes that keep less have lost more, see `Sink.kept_from`.
 
     A sink without rollups of its own answers every bucket from raw data: its three are equal. `problems` names what is
-    damaged or set aside, in words for the operator.
+    damaged or set aside, in words for the operator. `classes`: empty when the policy cannot be told.
     """
 
     rows: int
@@ -77,6 +90,7 @@ class SinkStats:
     minute_from_ms: int | None = None
     hour_from_ms: int | None = None
     problems: tuple[str, ...] = ()
+    classes: tuple[ClassStats, ...] = ()
 
 
 class KeptFrom(NamedTuple):
@@ -102,6 +116,9 @@ class Sink(ABC):
     Every method but `open` and `close` raises SinkAway when the sink does not answer now, and Invalid for a question
     that makes no sense. A series that is not known has no samples; that is no error.
     """
+
+    #: Whether rollups outlive the samples that they were made of.
+    has_rollups = False
 
     @abstractmethod
     async def open(self) -> None:
@@ -152,17 +169,21 @@ class Sink(ABC):
     async def series(self, pattern: str = "*", limit: int = 1000, after: str = "") -> list[SeriesInfo]:
         """Known series in order of address, those behind `after`; in `pattern`, `*` stands for any text."""
 
+    async def names(self, pattern: str, limit: int) -> list[str]:
+        """The addresses of `series` alone; maybe also of some whose samples are gone."""
+        return [info.address for info in await self.series(pattern, limit)]
+
     @abstractmethod
     async def stats(self) -> SinkStats: ...
 
-    async def kept_from(self) -> KeptFrom:
-        """What of `stats` says where retention has come to; sinks that count slowly have a shorter way to it."""
-        stats = await self.stats()
-        return KeptFrom(stats.raw_from_ms, stats.minute_from_ms, stats.hour_from_ms)
+    @abstractmethod
+    async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:
+        """Where retention has come to with each series: what was removed stays told, also when its class changes."""
 
     @abstractmethod
     async def retain(self, now_ms: int) -> Retained:
-        """Remove what is older than the sink's settings keep. Bounded work: call it again, every minute or so."""
+        """Remove what is older than the class of each series keeps, as the policy says now. Bounded work: call it
+        again, every minute or so. A little more may stay (a day; of what came late, an hour), never less."""
 
     @abstractmethod
     async def forget(self, series: Sequence[str]) -> int:
@@ -176,6 +197,15 @@ class Sink(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+def class_stats(keeping: Keeping, series: Mapping[str, int], rows: Mapping[str, int] | None) -> tuple[ClassStats, ...]:
+    """The default class first, the others in order of name."""
+    names = sorted(keeping.classes, key=lambda name: (name != DEFAULT_CLASS, name))
+    return tuple(
+        ClassStats(name, keeping.classes[name], series.get(name, 0), None if rows is None else rows.get(name, 0))
+        for name in names
+    )
 
 
 def check_range(from_ms: int, to_ms: int, limit: int) -> None:

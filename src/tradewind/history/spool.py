@@ -11,19 +11,19 @@ import errno
 import fcntl
 import os
 import threading
-import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import structlog
 
 from tradewind.errors import Unavailable
+from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
-from tradewind.history.spool_file import Head, packed, read_heads, read_payload, record, unpacked, without_torn_tail
+from tradewind.history.spool_file import packed, read_heads, record, without_torn_tail
 from tradewind.history.spool_position import Dropped, Position
+from tradewind.history.spool_segment import Segment
 
 log = structlog.get_logger(__name__)
 #: A segment is closed at this size, or at an eighth of the bound.
@@ -41,18 +41,8 @@ class SpoolFull(Unavailable):
 class Portion(msgspec.Struct, frozen=True):
     """The oldest rows; `upto` is what `ack` takes."""
 
-    rows: list[Row]
+    rows: Columns
     upto: int
-
-
-@dataclass
-class _Segment:
-    """`heads`: of the records that nobody has acknowledged."""
-
-    number: int
-    path: Path
-    size: int = 0
-    heads: deque[Head] = field(default_factory=deque)
 
 
 class Spool:
@@ -65,7 +55,7 @@ class Spool:
         self._max_age_ms = int(max_age_s * 1000)
         self._segment_bytes = max(1, min(SEGMENT_BYTES, max_bytes // SHARE))
         self._lock = threading.Lock()
-        self._segments: deque[_Segment] = deque()
+        self._segments: deque[Segment] = deque()
         self._active = -1  # descriptor of the last segment while it is appended to
         self._folder_lock = -1
         self._place: Position | None = None
@@ -132,7 +122,7 @@ class Spool:
                 if segment is None:
                     return None
                 upto = self._pass_hole(segment)
-                rows, upto = _read(segment, upto, max_rows)
+                rows, upto = segment.read(upto, max_rows)
                 if rows:
                     return Portion(rows, upto)
                 bad = segment.heads[0]
@@ -181,7 +171,7 @@ class Spool:
             heads = read_heads(path)
             if path is paths[-1]:
                 self.torn_bytes = without_torn_tail(path, heads)
-            self._segments.append(_Segment(self._number, path, path.stat().st_size, deque(heads)))
+            self._segments.append(Segment(self._number, path, path.stat().st_size, deque(heads)))
         if self.torn_bytes:
             log.warning("the spool's end was torn and is cut off", folder=str(self.folder), bytes=self.torn_bytes)
         known = [head for segment in self._segments for head in segment.heads]
@@ -227,7 +217,7 @@ class Spool:
         path = self.folder / f"{self._number + 1:012}.seg"
         self._active = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._number += 1
-        self._segments.append(_Segment(self._number, path))
+        self._segments.append(Segment(self._number, path))
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -255,7 +245,7 @@ class Spool:
         self._done_upto(max(self._position.done, last))
         return rows
 
-    def _pass_hole(self, segment: _Segment) -> int:
+    def _pass_hole(self, segment: Segment) -> int:
         """Rows before the first readable record are lost: count them. Returns the number of the next row."""
         first = segment.heads[0].first
         if first > self._position.done:
@@ -281,35 +271,6 @@ class Spool:
             if not self._segments:
                 self._seal()
             segment.path.unlink(missing_ok=True)
-
-
-def _read(segment: _Segment, upto: int, max_rows: int) -> tuple[list[Row], int]:
-    """Rows of records that follow each other without a hole, and the number of the next one."""
-    rows: list[Row] = []
-    try:
-        file = os.open(segment.path, os.O_RDONLY)
-    except FileNotFoundError:
-        return rows, upto
-    try:
-        for head in segment.heads:
-            found = _rows_of(file, head) if head.first == upto else None
-            if found is None or (rows and len(rows) + len(found) > max_rows):
-                break
-            rows += found
-            upto = head.next_row
-    finally:
-        os.close(file)
-    return rows, upto
-
-
-def _rows_of(file: int, head: Head) -> list[Row] | None:
-    payload = read_payload(file, head)
-    if payload is None:
-        return None
-    try:
-        return unpacked(payload)
-    except (ValueError, zlib.error):  # msgspec's errors are ValueErrors
-        return None
 
 
 def _trouble(error: OSError, what: str) -> Unavailable:

@@ -1,7 +1,7 @@
 """How a segment of the spool looks on disk: records one behind the other, each with its own checksums. No state.
 
 A record: magic, length of the payload, rows, number of the first row, ms of the append, CRC of the payload, CRC of this
-head; then the payload, rows as compressed msgpack. Row numbers go on over all segments: a hole says how much it held.
+head; then the payload, compressed columns. Row numbers go on over all segments: a hole says how much it held.
 """
 
 from __future__ import annotations
@@ -9,23 +9,35 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
 
-MAGIC = b"TWh1"
+MAGIC = b"TWh2"
 _HEAD = struct.Struct("<4sIIQQI")
 _CRC = struct.Struct("<I")
 HEAD_BYTES = _HEAD.size + _CRC.size
 #: Speed before size: the disk is in use only while a sink is away.
 LEVEL = 1
 
+
+class _Payload(msgspec.Struct, array_like=True):
+    """The columns; numbers as the machine has them."""
+
+    series: list[str]
+    ts: bytes
+    value: bytes
+    quality: bytes
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Row]).decode
+_decode = msgspec.msgpack.Decoder(_Payload).decode
 
 
 class Head(NamedTuple):
@@ -48,12 +60,20 @@ class Head(NamedTuple):
 
 
 def packed(rows: Sequence[Row]) -> bytes:
-    return zlib.compress(_encode(rows), LEVEL)
+    columns = rows if isinstance(rows, Columns) else Columns(rows)
+    numbers = columns.ts.tobytes(), columns.value.tobytes(), bytes(columns.quality)
+    return zlib.compress(_encode(_Payload(columns.series, *numbers)), LEVEL)
 
 
-def unpacked(payload: bytes) -> list[Row]:
+def unpacked(payload: bytes) -> Columns:
     """Raises ValueError, zlib.error for what is no payload."""
-    return _decode(zlib.decompress(payload))
+    found = _decode(zlib.decompress(payload))
+    ts, value = array("q", found.ts), array("d", found.value)
+    if not len(found.series) == len(ts) == len(value) == len(found.quality):
+        raise ValueError("columns of different lengths")
+    columns = Columns()
+    columns.add(found.series, ts, value, found.quality)
+    return columns
 
 
 def record(payload: bytes, rows: int, first: int, at_ms: int, offset: int) -> tuple[Head, bytes]:

@@ -18,6 +18,7 @@ from typing import TypeVar
 import structlog
 
 from tradewind.clock import now_ms
+from tradewind.history.keeping import Keeping, KeepingSource, always
 from tradewind.history.sample import MAX_TS_MS, Row
 from tradewind.history.sink import (
     GAP_MS,
@@ -48,19 +49,24 @@ PAUSE_S = 5.0
 
 
 class SqliteSink(Sink):
-    """`folder` is made with the first write. `days` are kept of raw samples, minutes and hours; 0 is for ever."""
+    """`folder` is made with the first write. `keeping`: how long each series is kept; without it, `days` of samples,
+    minutes and hours, 0 is for ever."""
+
+    has_rollups = True
 
     def __init__(
         self,
         folder: Path,
         days: tuple[int, int, int] = (0, 0, 0),
         *,
+        keeping: KeepingSource | None = None,
         tail_rows: int = TAIL_ROWS,
         now: Callable[[], int] = now_ms,
     ) -> None:
         self.folder = folder
         self._writer = Writer(folder, tail_rows=tail_rows)
-        self._upkeep = Upkeep(self._writer, days, now)
+        self._upkeep = Upkeep(self._writer, now)
+        self._keeping = keeping or always(Keeping(days))
         self._cache = TailCache()
         self._readers: queue.SimpleQueue[Reader] = queue.SimpleQueue()
         self._writing: ThreadPoolExecutor | None = None
@@ -123,13 +129,16 @@ class SqliteSink(Sink):
         return await self._read(lambda reader: list_series(reader, pattern, limit, after))
 
     async def stats(self) -> SinkStats:
-        return await self._read(lambda reader: count_all(reader, self._problems()))
+        keeping: Keeping | None = None
+        with contextlib.suppress(SinkAway):
+            keeping = await self._keeping()
+        return await self._read(lambda reader: count_all(reader, self._problems(), keeping))
 
-    async def kept_from(self) -> KeptFrom:
-        return await self._read(marks_of)
+    async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:
+        return await self._read(lambda reader: marks_of(reader, series))
 
     async def retain(self, now_ms: int) -> Retained:
-        steps = self._upkeep.retain(now_ms)
+        steps = self._upkeep.retain(now_ms, await self._keeping())
 
         def step() -> Retained | None:
             try:

@@ -36,12 +36,17 @@ _NAMES = "CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, address TEX
 # Keys are series id << 27 | ms since the day began, or series id << 22 | hour since 1970: a series lies together.
 _CELLS = "CREATE TABLE IF NOT EXISTS cell (key INTEGER PRIMARY KEY, data BLOB NOT NULL)"
 _META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID"
+_KEPT = (
+    "CREATE TABLE IF NOT EXISTS kept (kind TEXT, series INTEGER, from_ms INTEGER NOT NULL, PRIMARY KEY (kind, series))"
+    " WITHOUT ROWID"
+)
 _SCHEMAS = {
     "main": (
         _META,
         _NAMES.replace("KEY,", "KEY AUTOINCREMENT,"),
         "CREATE TABLE IF NOT EXISTS run (id INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL,"
         " first_ms INTEGER NOT NULL, last_ms INTEGER NOT NULL, data BLOB NOT NULL)",
+        _KEPT,
     ),
     "raw": (
         _META,
@@ -101,6 +106,8 @@ class Files:
                 connection.execute(f"PRAGMA {pragma}")
             if version == 0:
                 _lay_out(connection, name.partition("-")[0].removesuffix(".db"))
+            elif create and name == MAIN:
+                connection.execute(_KEPT)  # files of older versions have none
         except BaseException:
             connection.close()
             raise
@@ -153,6 +160,16 @@ class Files:
 
     def _trio(self, name: str) -> tuple[Path, Path, Path]:
         return self.folder / name, self.folder / f"{name}-wal", self.folder / f"{name}-shm"
+
+
+class OpenFile:
+    """A file of a day or of rollups, open for writing, with what the writer remembers of it."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self.db = db
+        self.inode = path.stat().st_ino
+        self.names = {id_ for (id_,) in db.execute("SELECT id FROM series")}
+        self.lasts: dict[int, int] = {}
 
 
 def partition_at(kind: str, ts_ms: int) -> Partition:

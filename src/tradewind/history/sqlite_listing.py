@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
 from tradewind.history.aggregate import Line, join_lines, merge_lines
-from tradewind.history.sink import KeptFrom, SeriesInfo, SinkStats
+from tradewind.history.keeping import Keeping
+from tradewind.history.policy import DEFAULT_CLASS
+from tradewind.history.sink import ClassStats, KeptFrom, SeriesInfo, SinkStats, class_stats
 from tradewind.history.sqlite_files import MAX_MS
+from tradewind.history.sqlite_marks import read_marks
 from tradewind.history.sqlite_reader import Reader
+from tradewind.history.sqlite_tail import Tail
+
+#: Series times days whose rows are counted by class: some tenths of a second.
+MAX_COUNTED = 200_000
 
 
 def list_series(reader: Reader, pattern: str, limit: int, after: str) -> list[SeriesInfo]:
@@ -29,7 +37,7 @@ def list_series(reader: Reader, pattern: str, limit: int, after: str) -> list[Se
         return [_info(reader, id_, address, extents.get(id_), recent.get(id_, [])) for id_, address in rows]
 
 
-def count_all(reader: Reader, problems: Sequence[str]) -> SinkStats:
+def count_all(reader: Reader, problems: Sequence[str], keeping: Keeping | None) -> SinkStats:
     """Rows that wait in the tail to replace older ones count with them."""
     with reader.asking("count") as main:
         _, tail = reader.look_up(main, [])
@@ -42,24 +50,46 @@ def count_all(reader: Reader, problems: Sequence[str]) -> SinkStats:
                     rows += n or 0
                     ends += [ms for ms in (first, last) if ms is not None]
         marks = {} if main is None else dict(main.execute("SELECT key, value FROM meta"))
+        names = {} if main is None else dict(main.execute("SELECT id, address FROM series"))
         return SinkStats(
             rows=rows,
             bytes=reader.files.size(),
             oldest_ms=min(ends, default=None),
             newest_ms=max(ends, default=None),
-            series=0 if main is None else main.execute("SELECT count(*) FROM series").fetchone()[0],
+            series=len(names),
             raw_from_ms=marks.get("raw_from_ms"),
             minute_from_ms=marks.get("minute_from_ms"),
             hour_from_ms=marks.get("hour_from_ms"),
             problems=tuple(problems),
+            classes=_classes(reader, tail, names, keeping, rows) if keeping is not None else (),
         )
 
 
-def marks_of(reader: Reader) -> KeptFrom:
-    """Where retention has come to."""
+def marks_of(reader: Reader, series: Sequence[str]) -> dict[str, KeptFrom]:
+    """Where retention has come to with each."""
     with reader.asking("read the marks") as main:
-        marks = {} if main is None else dict(main.execute("SELECT key, value FROM meta"))
-        return KeptFrom(marks.get("raw_from_ms"), marks.get("minute_from_ms"), marks.get("hour_from_ms"))
+        return read_marks(main, series)
+
+
+def _classes(
+    reader: Reader, tail: Tail, names: dict[int, str], keeping: Keeping, all_rows: int
+) -> tuple[ClassStats, ...]:
+    """Their rows only if there is one, or if there are few series and days."""
+    if keeping.is_plain:
+        return class_stats(keeping, {DEFAULT_CLASS: len(names)}, {DEFAULT_CLASS: all_rows})
+    classes = {id_: keeping.class_of(address) for id_, address in names.items()}
+    partitions = reader.files.partitions("raw")
+    rows: Counter[str] | None = None
+    if len(names) * (len(partitions) + 1) <= MAX_COUNTED:
+        rows = Counter()
+        for id_, lines in tail.lines(list(names), 0, MAX_MS).items():
+            rows[classes[id_]] += sum(len(line.ts) for line in lines)
+        for partition in partitions:
+            with reader.fenced(partition):
+                db = reader.file(partition.name)
+                for id_, n in db.execute("SELECT series, n FROM extent") if db is not None else ():
+                    rows[classes.get(id_, DEFAULT_CLASS)] += n
+    return class_stats(keeping, Counter(classes.values()), rows)
 
 
 def _extents(reader: Reader, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Generator, Sequence
 
 from tradewind.clock import now_ms
 from tradewind.history.aggregate import Line, join_lines
+from tradewind.history.keeping import Keeping
+from tradewind.history.policy import KINDS
 from tradewind.history.rollup import GRACE_MS, rollups_of
 from tradewind.history.sink import Retained
 from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, Partition, partition_at
 from tradewind.history.sqlite_parts import ROLLED, ROLLING, pack_series, read_parts
 from tradewind.history.sqlite_rescue import samples_damaged
+from tradewind.history.sqlite_trim import VACUUM_PAGES, Trimmer
 from tradewind.history.sqlite_writer import Writer
 
 #: Series whose rollups are made at a time.
@@ -26,17 +29,15 @@ PACK_AFTER_MS = 2 * HOUR_MS
 BUDGET_S = 2.0
 #: A step of packing ends after so long.
 STEP_S = 0.1
-#: Pages given back at a time: 4 MB.
-VACUUM_PAGES = 1000
 
 
 class Upkeep:
-    """Works through `writer`, in its thread. `days` are kept of raw samples, minutes and hours; 0 is for ever."""
+    """Works through `writer`, in its thread."""
 
-    def __init__(self, writer: Writer, days: tuple[int, int, int] = (0, 0, 0), now: Callable[[], int] = now_ms) -> None:
+    def __init__(self, writer: Writer, now: Callable[[], int] = now_ms) -> None:
         self._writer = writer
-        self._days = dict(zip(("raw", "minute", "hour"), days, strict=True))
         self._now = now
+        self._trimmer = Trimmer(writer, lambda main, day: self._roll_some(main, day, day.end_ms // HOUR_MS))
 
     def move_tail(self) -> None:
         with self._writer.held("move the tail") as main:
@@ -53,19 +54,19 @@ class Upkeep:
                     self._writer.unrolled.discard(partition)
         return False
 
-    def retain(self, now: int) -> Generator[None, None, Retained]:
+    def retain(self, now: int, keeping: Keeping) -> Generator[None, None, Retained]:
         """Yields between steps, and stops early when they took too long: the rest is for the next call."""
         writer = self._writer
         with writer.held("retain") as main:
             moved = writer.meta(main, "moved_ms") or 0
-            if self._dropped("raw", now) or not moved <= now < moved + HOUR_MS:
+            if self._dropped("raw", now, keeping) or not moved <= now < moved + HOUR_MS:
                 writer.move_tail(main)
                 writer.set_meta(main, "moved_ms", now)
         yield
         begun = time.monotonic()
         done = Retained()
-        for kind in ("raw", "minute", "hour"):
-            for partition in self._dropped(kind, now):
+        for kind in KINDS:
+            for partition in self._dropped(kind, now, keeping):
                 while kind == "raw" and self._roll_before_end(partition):
                     yield
                     if time.monotonic() - begun > BUDGET_S:
@@ -73,6 +74,11 @@ class Upkeep:
                 rows, size = self._drop(partition)
                 done = Retained((done.rows or 0) + rows, done.bytes + size, (*done.names, partition.name))
                 yield
+        for rows in self._trimmer.steps(keeping, now):
+            done = Retained((done.rows or 0) + rows, done.bytes, done.names)
+            yield
+            if time.monotonic() - begun > BUDGET_S:
+                return done
         for partition in writer.files.partitions("raw"):
             if partition.end_ms + PACK_AFTER_MS <= now:
                 while self._pack_some(partition):
@@ -81,8 +87,8 @@ class Upkeep:
                         return done
         return done
 
-    def _dropped(self, kind: str, now: int) -> list[Partition]:
-        days = self._days[kind]
+    def _dropped(self, kind: str, now: int, keeping: Keeping) -> list[Partition]:
+        days = keeping.longest(kind)
         return [p for p in self._writer.files.partitions(kind) if days and p.end_ms <= now - days * DAY_MS]
 
     def _roll_before_end(self, partition: Partition) -> bool:
@@ -99,7 +105,7 @@ class Upkeep:
                     pass  # what came since the last step
                 with writer.changing(partition) as file:
                     (rows,) = file.db.execute("SELECT ifnull(sum(n), 0) FROM extent").fetchone()
-                writer.raw_from_ms = max(partition.end_ms, writer.raw_from_ms)
+                writer.marks.raise_all(partition.end_ms)
             writer.set_meta(main, key, max(partition.end_ms, writer.meta(main, key) or 0))
         # The mark is on the disk: what comes for this day from now on is refused, and nobody makes the file again.
         with writer.held("drop a file"):
@@ -148,8 +154,10 @@ class Upkeep:
         empty = [(id_ << 22 | hour,) for id_ in lines if id_ not in kept]
         cells = rollups_of(list(kept.values()))
         for at, kind in enumerate(("minute", "hour")):
-            with self._writer.changing(partition_at(kind, hour * HOUR_MS)) as file:
-                self._writer.name_series(main, file, list(kept))
+            partition = partition_at(kind, hour * HOUR_MS)
+            self._writer.changed.add(partition.name)
+            with self._writer.changing(partition) as file:
+                self._writer.name_series(file, kept)
                 file.db.executemany("DELETE FROM cell WHERE key = ?", empty)
                 file.db.executemany(
                     "INSERT OR REPLACE INTO cell (key, data) VALUES (?, ?)",

@@ -7,7 +7,7 @@ repeated after a crash: the tail is emptied only once what it held is on the dis
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,10 +15,22 @@ import numpy as np
 import structlog
 
 from tradewind.history.aggregate import Ints
-from tradewind.history.sample import Refused, Row, columns_of, sort_out
+from tradewind.history.columns import Columns, sort_out
+from tradewind.history.policy import KINDS
+from tradewind.history.sample import Refused, Row
 from tradewind.history.sink import SinkAway, Written
 from tradewind.history.sqlite_columns import Block, sort_block
-from tradewind.history.sqlite_files import DAY_MS, MAIN, Files, Partition, files_errors, is_damage, partition_at
+from tradewind.history.sqlite_files import (
+    DAY_MS,
+    MAIN,
+    Files,
+    OpenFile,
+    Partition,
+    files_errors,
+    is_damage,
+    partition_at,
+)
+from tradewind.history.sqlite_marks import RawMarks
 from tradewind.history.sqlite_parts import add_block, forget_series
 from tradewind.history.sqlite_rescue import relearn_series, samples_damaged, verdict_of
 from tradewind.history.sqlite_tail import append_run, join_small_runs, load_tail
@@ -37,16 +49,6 @@ PUT_AWAY_MS = 200
 OPEN_FILES = 32
 
 
-class OpenFile:
-    """A file of a day or of rollups, open for writing, with what the writer remembers of it."""
-
-    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
-        self.db = db
-        self.inode = path.stat().st_ino
-        self.names = {id_ for (id_,) in db.execute("SELECT id FROM series")}
-        self.lasts: dict[int, int] = {}
-
-
 class Writer:
     """`held` gives the lock and the connection to `main.db`; the methods that take `main` are called within it."""
 
@@ -58,9 +60,11 @@ class Writer:
         self._open: dict[str, OpenFile] = {}
         self._ids: dict[str, int] = {}
         self._runs: list[tuple[int, int]] = []
-        self.raw_from_ms = 0
+        self.marks = RawMarks()
         #: Files of days that may hold hours without rollups.
         self.unrolled: set[Partition] = set()
+        #: Files that may have got something since retention last looked into them.
+        self.changed: set[str] = set()
 
     def write(self, rows: Sequence[Row]) -> tuple[Written, bool]:
         """The answer, and whether the tail should be moved now."""
@@ -71,7 +75,7 @@ class Writer:
             if sum(n for _, n in self._runs) > TAIL_ROWS_FULL:
                 raise SinkAway(f"the tail in {self.files.folder} cannot be moved", hint="see the log for what failed")
             block, late = self._block(main, kept)
-            refused += [Refused(row, reason) for row, reason in late]
+            refused += late
             if block is None:
                 return Written(0, refused), False
             self._runs.append((append_run(main, sort_block([block])), len(block.ts)))
@@ -87,7 +91,7 @@ class Writer:
         days = block.ts // DAY_MS
         touched = {partition_at("raw", day * DAY_MS): days == day for day in np.unique(days).tolist()}
         for partition, mask in touched.items():
-            self._add(main, partition, block.where(mask))
+            self._add(partition, block.where(mask))
         for name in set(self._open).difference(partition.name for partition in touched):
             self.put_away(name)
         main.execute("DELETE FROM run")
@@ -116,6 +120,7 @@ class Writer:
                             file.db.execute("DELETE FROM cell WHERE key BETWEEN ? AND ?", keys)
                             file.db.execute("DELETE FROM series WHERE id = ?", (id_,))
                 main.execute("DELETE FROM series WHERE id = ?", (id_,))
+                self.marks.forget(main, id_)
                 self._ids.pop(address, None)
         return removed
 
@@ -159,13 +164,13 @@ class Writer:
         db.executescript(f"PRAGMA incremental_vacuum({pages})")  # execute() would stop after one page
         return int(db.execute("PRAGMA freelist_count").fetchone()[0])
 
-    def name_series(self, main: sqlite3.Connection, file: OpenFile, ids: Sequence[int]) -> None:
+    def name_series(self, file: OpenFile, ids: Iterable[int]) -> None:
         """Each file can name its series without `main.db`."""
-        for id_ in set(ids).difference(file.names):
-            row = main.execute("SELECT address FROM series WHERE id = ?", (id_,)).fetchone()
-            if row is not None:
-                file.db.execute("INSERT OR REPLACE INTO series (id, address) VALUES (?, ?)", (id_, row[0]))
-            file.names.add(id_)
+        new = set(ids).difference(file.names)
+        if new:
+            named = [(id_, address) for address, id_ in self._ids.items() if id_ in new]
+            file.db.executemany("INSERT OR REPLACE INTO series (id, address) VALUES (?, ?)", named)
+            file.names |= new
 
     def _set_aside(self, name: str, error: object) -> None:
         aside = self.files.set_aside(name)
@@ -210,24 +215,18 @@ class Writer:
             with suppress(sqlite3.Error):
                 main.close()
 
-    def _block(self, main: sqlite3.Connection, rows: Sequence[Row]) -> tuple[Block | None, list[tuple[Row, str]]]:
-        """The rows as columns, those aside that are older than what is kept."""
-        late = []
-        if self.raw_from_ms:
-            # Their day was dropped and only its rollups are left, which cannot take a sample twice without harm.
-            late = [(row, "too_old") for row in rows if row[1] < self.raw_from_ms]
-            rows = [row for row in rows if row[1] >= self.raw_from_ms] if late else rows
+    def _block(self, main: sqlite3.Connection, rows: Columns) -> tuple[Block | None, list[Refused]]:
+        """The rows as a block, those aside that are older than what is kept."""
+        rows, late = self.marks.part(rows, self._ids)
         if not rows:
             return None, late
-        series, ts, value, quality = columns_of(rows)
-        ids = list(map(self._ids.get, series))
+        ids = list(map(self._ids.get, rows.series))
         if None in ids:
-            for address in dict.fromkeys(series):
+            for address in dict.fromkeys(rows.series):
                 if address not in self._ids:
                     self._ids[address] = self._id_of(main, address)
-            ids = list(map(self._ids.get, series))
-        columns = np.array(ids, np.int64), np.array(ts, np.int64), np.array(value, np.float64)
-        return Block(*columns, np.array(quality, np.uint8)), late
+            ids = list(map(self._ids.get, rows.series))
+        return Block(np.array(ids, np.int64), *rows.arrays()), late
 
     def _id_of(self, main: sqlite3.Connection, address: str) -> int:
         row = main.execute("SELECT id FROM series WHERE address = ?", (address,)).fetchone()
@@ -235,21 +234,22 @@ class Writer:
             return int(main.execute("INSERT INTO series (address) VALUES (?)", (address,)).lastrowid or 0)
         return int(row[0])
 
-    def _add(self, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+    def _add(self, partition: Partition, block: Block) -> None:
         try:
-            self._add_once(main, partition, block)
+            self._add_once(partition, block)
         except SinkAway as error:
             if error.code != "set_aside":
                 raise
-            self._add_once(main, partition, block)  # into a new file
+            self._add_once(partition, block)  # into a new file
         self.unrolled.add(partition)
+        self.changed.add(partition.name)
 
-    def _add_once(self, main: sqlite3.Connection, partition: Partition, block: Block) -> None:
+    def _add_once(self, partition: Partition, block: Block) -> None:
         with self.changing(partition) as file:
             if not file.lasts:
                 file.lasts = dict(file.db.execute("SELECT series, last_ms FROM extent"))
             ids: Ints = np.unique(block.series)
-            self.name_series(main, file, ids.tolist())
+            self.name_series(file, ids.tolist())
             add_block(file.db, partition.start_ms, block, file.lasts, lambda what: samples_damaged(partition, what))
 
     def _opened(self, partition: Partition) -> OpenFile:
@@ -285,8 +285,9 @@ class Writer:
             self.close_file(name)
         self._ids = {address: id_ for id_, address in main.execute("SELECT id, address FROM series")}
         self._runs = list(main.execute("SELECT id, n FROM run ORDER BY id"))
-        self.raw_from_ms = self.meta(main, "raw_from_ms") or 0
+        self.marks.load(main)
         self.unrolled = set(self.files.partitions("raw"))
+        self.changed = {partition.name for kind in KINDS for partition in self.files.partitions(kind)}
 
     def _rescue_main(self) -> bool:
         """Set `main.db` aside, unless somebody else has just done so."""

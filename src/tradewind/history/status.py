@@ -25,7 +25,8 @@ class Figures(msgspec.Struct):
 
     `written`: rows the sink took, rewritten ones included; `spooled`: rows that went through the disk; `refused`: by
     the sink; `not_finite`, `unreadable` (entries), `thinned` (by deadband or interval): left out before it; `missed`:
-    entries of the feed that were trimmed unread; `dropped_*`: from the spool, by reason. `spool_*`: what waits there.
+    entries of the feed that were trimmed unread; `dropped_*`: from the spool, by reason. `torn_bytes`: cut off from its
+    end at the start: a write that a crash broke off, whose rows come again, or damage. `spool_*`: what waits there.
     `behind`: entries of the feed not yet stored, at most; `lag_ms`: age of the oldest of them. `sink`: ok, away, slow.
     """
 
@@ -48,6 +49,7 @@ class Figures(msgspec.Struct):
     dropped_bytes: int = 0
     dropped_age: int = 0
     dropped_corrupt: int = 0
+    torn_bytes: int = 0
     spool_rows: int = 0
     spool_bytes: int = 0
     spool_oldest_ms: int = 0
@@ -65,6 +67,7 @@ class Figures(msgspec.Struct):
         dropped = spool.dropped
         self.dropped_bytes, self.dropped_age, self.dropped_corrupt = dropped.bytes, dropped.age, dropped.corrupt
         self.dropped = dropped.bytes + dropped.age + dropped.corrupt
+        self.torn_bytes = spool.torn_bytes
         self.spool_rows, self.spool_bytes, self.spool_oldest_ms = spool.rows, spool.size_bytes, spool.oldest_ms
 
     def fields(self) -> dict[str, str | int]:

@@ -9,8 +9,11 @@ import msgspec
 
 from tradewind import codec
 from tradewind.clock import now_ms
+from tradewind.errors import Invalid, Unavailable
+from tradewind.history.keeping import Keeping
 from tradewind.history.policy import Policy, read_policy
 from tradewind.history.sample import Refused
+from tradewind.history.sink import SinkAway
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 
@@ -64,6 +67,12 @@ class HistoryStore:
             found = await self._redis.hgetall(self._keys.history_status())
         return {name.decode(): text.decode() for name, text in found.items()}
 
+    async def leader(self) -> str:
+        """Who records now; empty when nobody does. A killed one is named until its lead runs out."""
+        with translated(self._link):
+            found = await self._redis.get(self._keys.history_leader())
+        return found.decode() if found else ""
+
     async def put_status(self, fields: Mapping[str, str | int]) -> None:
         with translated(self._link):
             await self._redis.hset(self._keys.history_status(), mapping=dict(fields))
@@ -90,6 +99,36 @@ class HistoryStore:
                 RefusedSample(name.decode(), get["series"], int(get["ts"]), get["value"], get["reason"], int(get["at"]))
             )
         return samples
+
+
+class PolicyKeeping:
+    """How long each series is kept, by the policy as it stands in Redis and the days of the settings: a KeepingSource.
+
+    Nothing may be removed by a policy that nobody can read: the last one that could be holds on, and without one
+    SinkAway is raised.
+    """
+
+    def __init__(self, store: HistoryStore, days: tuple[int, int, int]) -> None:
+        self._store = store
+        self._days = days
+        self._text: bytes | None = None
+        self._keeping: Keeping | None = None
+
+    async def __call__(self) -> Keeping:
+        try:
+            text = await self._store.policy_text()
+        except Unavailable as error:
+            raise SinkAway(f"the policy of history cannot be read: {error.message}", hint=error.hint) from error
+        if text != self._text or self._keeping is None:
+            try:
+                self._keeping = Keeping(self._days, policy_of(text))
+            except Invalid as error:
+                if self._keeping is None:
+                    raise SinkAway(
+                        f"how long samples are kept is not known: {error.message}", hint=error.hint
+                    ) from error
+            self._text = text
+        return self._keeping
 
 
 def policy_of(text: bytes) -> Policy:

@@ -31,6 +31,11 @@ class Thinner:
     def is_known(self, series: str) -> bool:
         return series in self._last
 
+    def newest_ms(self, series: str) -> int:
+        """Of what was recorded or is held back; -1: nothing."""
+        found = self._held[series].row if series in self._held else self._last.get(series)
+        return found.ts_ms if found is not None else -1
+
     def seed(self, series: str, last: Row | None) -> None:
         """What the sink has of a series; None: nothing."""
         self._last.setdefault(series, last)

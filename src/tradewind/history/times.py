@@ -1,4 +1,4 @@
-"""Times and spans as people write them in questions: `-1h`, `now`, ISO, milliseconds; `1m`; buckets that suit the eye.
+"""Times and spans as people write them in questions: `-1h`, `24h`, `now`, ISO, milliseconds; `1m`; buckets for the eye.
 No I/O."""
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from tradewind.history.sample import MAX_TS_MS
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1000, 60_000, 3_600_000, 86_400_000
 UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w": 7 * DAY_MS}
-TIME_HINT = "give milliseconds since the epoch, a time such as 2024-01-01T10:00:00Z, `now`, or one such as -1h or -7d"
+TIME_HINT = (
+    "give milliseconds since the epoch, a time such as 2024-01-01T10:00:00Z, `now`, or one ago such as 1h or -7d"
+)
 SPAN_HINT = "give a span such as 500ms, 10s, 1m, 15m, 1h or 1d"
 _SPAN = re.compile(r"(\d{1,15})(ms|s|m|h|d|w)")
-_RELATIVE = re.compile(r"(?:now)?\s*([+-])\s*(\d{1,15})(ms|s|m|h|d|w)")
+#: Without a sign it is so long ago.
+_RELATIVE = re.compile(r"(?:(?:now)?\s*([+-])\s*)?(\d{1,15})(ms|s|m|h|d|w)")
+_LOST_PLUS = re.compile(r"(\d{4}-?\d\d-?\d\dT\S+) (\d\d(?::?\d\d)?)")
 
 #: Widths of buckets, each a divisor of some later one, so that trends of other widths have their buckets in common.
 NICE_MS = (
@@ -28,7 +32,7 @@ NICE_MS = (
 
 def time_ms(value: object, now_ms: int, path: str = "from") -> int:
     """Milliseconds since the epoch of what a caller wrote. Raises Invalid."""
-    found = value if type(value) is int else _read(value.strip(), now_ms) if isinstance(value, str) else None
+    found = value if type(value) is int else _read(_with_plus(value), now_ms) if isinstance(value, str) else None
     if found is None or not 0 <= found <= MAX_TS_MS + 1:
         raise _invalid("bad_time", path, f"{str(value)[:64]!r} is no time", TIME_HINT)
     return found
@@ -70,6 +74,13 @@ def bucket_count(from_ms: int, to_ms: int, bucket_ms: int) -> int:
     return (to_ms - 1) // bucket_ms - from_ms // bucket_ms + 1 if from_ms < to_ms else 0
 
 
+def _with_plus(text: str) -> str:
+    """A `+` that was not escaped in a URL arrives as a blank: `+1h` must not become an hour ago."""
+    if text.startswith(" ") and _SPAN.fullmatch(text[1:]):
+        return f"+{text[1:]}"
+    return _LOST_PLUS.sub(r"\1+\2", text.strip())
+
+
 def _read(text: str, now_ms: int) -> int | None:
     if text == "now":
         return now_ms
@@ -78,7 +89,7 @@ def _read(text: str, now_ms: int) -> int | None:
     match = _RELATIVE.fullmatch(text)
     if match is not None:
         away = int(match[2]) * UNITS[match[3]]
-        return now_ms - away if match[1] == "-" else now_ms + away
+        return now_ms + away if match[1] == "+" else now_ms - away
     try:
         return from_iso(text)
     except (ValueError, OverflowError):
