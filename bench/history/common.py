@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -18,12 +19,29 @@ from shared import REPO, cpu_s, number, percentile, quiet_logs, server_of, serve
 from tradewind.history.sample import Row  # noqa: E402
 
 __all__ = [
-    "HERE", "REPO", "Samples", "cpu_s", "number", "percentile", "quiet_logs", "server_of", "servers", "table",
+    "HERE", "REPO", "Samples", "cpu_s", "number", "passes", "percentile", "quiet_logs", "say", "server_of", "servers",
+    "table",
 ]  # fmt: skip
 
 _row: Callable[[Any], Row] = partial(tuple.__new__, Row)
 #: Different sets of values; after these they repeat.
 SETS = 16
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def passes(most: int, seconds: float) -> Iterator[int]:
+    """0, 1, … Another one begins only if it is likely to end in that time, but for the first."""
+    began = time.monotonic()
+    for at in range(most):
+        spent = time.monotonic() - began
+        if at and spent + spent / at > seconds:
+            say(f"  stopped after {at} of {most} passes: {spent:.0f} s")
+            return
+        yield at
+        say(f"  pass {at + 1} of {most}: {time.monotonic() - began - spent:.0f} s")
 
 
 class Samples:

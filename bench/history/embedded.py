@@ -1,4 +1,4 @@
-"""How fast the embedded sink takes samples, over several days of data, with all of its upkeep.
+"""How fast the embedded sink takes samples, over a midnight, with all of its upkeep.
 
     .venv/bin/python bench/history/embedded.py [--quick]
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
-from common import Samples, percentile, quiet_logs
+from common import Samples, passes, percentile, quiet_logs
 
 from tradewind.clock import now_ms
 from tradewind.history.sqlite import SqliteSink
@@ -24,7 +24,11 @@ from tradewind.history.sqlite import SqliteSink
 SERIES = 1000
 STEP_MS = 10_000
 DAY_MS = 86_400_000
+#: Of the first day: the last of the 5,000,000 samples are of the next one.
+START_MS = 16 * 3_600_000
 BATCHES = (1000, 5000, 20_000)
+#: What all passes together may take.
+SECONDS = 110
 
 
 @dataclass
@@ -52,7 +56,7 @@ class EmbeddedFigures:
 
 
 async def one_pass(size: Size, count: int, folder: Path) -> None:
-    samples = Samples(SERIES, (now_ms() // DAY_MS - 10) * DAY_MS, STEP_MS)
+    samples = Samples(SERIES, (now_ms() // DAY_MS - 10) * DAY_MS + START_MS, STEP_MS)
     steps = size.batch // SERIES
     took = []
     async with SqliteSink(folder) as sink:
@@ -75,9 +79,9 @@ async def one_pass(size: Size, count: int, folder: Path) -> None:
 
 def measure(*, is_quick: bool = False) -> EmbeddedFigures:
     quiet_logs()
-    passes, count = (1, 2_000_000) if is_quick else (3, 20_000_000)
+    most, count = (1, 1_000_000) if is_quick else (3, 5_000_000)
     sizes = [Size(batch) for batch in BATCHES]
-    for _ in range(passes):
+    for _ in passes(most, SECONDS):
         for size in sizes:
             with tempfile.TemporaryDirectory(prefix="tw-bench-") as folder:
                 uvloop.run(one_pass(size, count, Path(folder) / "history"))

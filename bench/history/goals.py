@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from embedded import EmbeddedFigures
 from endtoend import EndFigures
-from influx import BARE, CALLS, InfluxFigures, ours
+from influx import BODIES, CALLS, PEER, InfluxFigures, bare, ours
 from trend import TrendFigures
 
 #: By how much the lag may differ between "at 10 s" and "at the end" without counting as growing, in ms.
@@ -52,23 +52,23 @@ def of_influx(found: InfluxFigures) -> list[Verdict]:
         return f"{found.ways[mine].rate:,.0f} against {found.ways[other].rate:,.0f} samples/s"
 
     verdicts = []
-    bare = found.ways[BARE]
-    for each in CALLS:
-        mine = found.ways[ours(each)]
-        words = f"{mine.name} / {BARE}"
-        verdicts.append(
-            Verdict(words, found.server, mine.ratio(bare), 0.8, "×", is_least=True, found=against(mine.name, BARE))
-        )
-    best = max((found.ways[ours(each)] for each in CALLS), key=lambda way: way.rate)
+    for body in BODIES:
+        for each in CALLS:
+            mine, other = found.ways[ours(each, body)], found.ways[bare(body)]
+            ratios = mine.ratios(other)
+            words = f"{against(mine.name, other.name)}; pass by pass {min(ratios):.2f} to {max(ratios):.2f}"
+            name = f"{mine.name} / {other.name}"
+            verdicts.append(Verdict(name, found.server, mine.ratio(other), 0.8, "×", is_least=True, found=words))
+    best = max((found.ways[ours(each, "plain")] for each in CALLS), key=lambda way: way.rate)
     for name, way in found.ways.items():
-        if way.name.endswith("dicts"):
+        if name == PEER:
             ratio = best.rate / way.rate
             verdicts.append(
                 Verdict(
                     f"{best.name} / {name}", found.server, ratio, 3, "×", is_least=True, found=against(best.name, name)
                 )
             )
-    for name in found.missing:
+    for name in {PEER}.intersection(found.missing):
         verdicts.append(Verdict(f"sink / {name}: not installed", found.server, math.nan, 3, "×", is_least=True))
     return verdicts
 

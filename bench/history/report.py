@@ -58,13 +58,14 @@ def embedded_text(found: EmbeddedFigures) -> str:
 
 
 def influx_text(found: InfluxFigures) -> str:
-    head = ["5,000 lines a request", "samples/s", "client CPU µs a sample", "server CPU µs a sample", "passes"]
+    head = ["5,000 lines a request", "body", "samples/s", "client CPU µs a sample", "server CPU µs a sample", "passes"]
 
     def cells(way: Way) -> list[str]:
         return [number(way.rate), *(number(statistics.median(us), 2) for us in (way.client_us, way.server_us))]
 
-    lines = [[way.name, *cells(way), str(len(way.rates))] for way in found.ways.values()]
-    return f"On {found.server}; {found.samples:,} samples a pass.\n\n{table(head, lines)}"
+    lines = [[way.name, way.body, *cells(way), str(len(way.rates))] for way in found.ways.values()]
+    words = f"On {found.server}; {found.samples:,} samples a pass, {found.peer_samples:,} by peers."
+    return f"{words}\n\n{table(head, lines, words=2)}"
 
 
 def end_text(found: EndFigures) -> str:

@@ -32,7 +32,7 @@ import goals
 import influx
 import report
 import trend
-from common import REPO
+from common import REPO, say
 
 RESULTS = REPO / "bench" / "results"
 NOTES = RESULTS / "history-notes.md"
@@ -56,10 +56,6 @@ PARTS = {
     "end-influx": Part("End to end, InfluxDB", endtoend.measure, {"is_influx": True}, goals.of_end, report.end_text),
     "trend": Part("Trends", trend.measure, {}, goals.of_trend, report.trend_text),
 }
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def measure_all(names: list[str], is_quick: bool) -> tuple[dict[str, Any], list[str]]:

@@ -113,7 +113,7 @@ async def run(folder: Path, series: int, days: int, count: int) -> TrendFigures:
 def measure(*, is_quick: bool = False) -> TrendFigures:
     quiet_logs()
     with tempfile.TemporaryDirectory(prefix="tw-bench-") as folder:
-        return uvloop.run(run(Path(folder) / "history", *((1, 30, 40) if is_quick else (5, 31, 200))))
+        return uvloop.run(run(Path(folder) / "history", *((1, 30, 40) if is_quick else (3, 31, 100))))
 
 
 def main() -> None:

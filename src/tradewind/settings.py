@@ -115,7 +115,8 @@ class AmqpSettings(_Group):
 
 
 class InfluxSettings(_Group):
-    """InfluxDB; empty means history in files of our own. With `bucket` (2.x, 3.x) or with `database` (1.x)."""
+    """InfluxDB; empty means history in files of our own. With `bucket` (2.x, 3.x) or with `database` (1.x). `gzip`:
+    whether samples travel compressed; `auto`, unless the server is on this machine."""
 
     url: HttpUrl = ""
     database: str = "tradewind"
@@ -124,6 +125,7 @@ class InfluxSettings(_Group):
     bucket: str = ""
     org: str = ""
     token: Secret = ""
+    gzip: Literal["auto", "always", "never"] = "auto"
 
 
 class TaskSettings(_Group):
@@ -194,6 +196,7 @@ class AlarmSettings(_Group):
 
     retention_days: Count = 30
     journal_days: Count = 365
+    journal_max: Count = 1_000_000
     escalate_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
     shelve_max_s: Seconds = 86_400
     flood_count: Count = 10
@@ -210,6 +213,7 @@ class NotifySettings(_Group):
     max_attempts: Count = 8
     group_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
     group_interval_s: Seconds = 300
+    outbox_max: Count = 100_000
 
 
 class HistorySettings(_Group):

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tradewind.alarms.statistics import AlarmStatistics, read_statistics
+from tradewind.alarms.losses import DROPPED
+from tradewind.alarms.statistics import AlarmStatistics, PeriodStatistics, read_statistics
 from tradewind.alarms.store import AlarmStore
 from tradewind.errors import Conflict, Invalid
 from tradewind.history.sink import Sink
@@ -106,22 +107,37 @@ class RuleRoom:
         """Raises Unavailable."""
         return await read_statistics(self.plane, talkers)
 
+    async def period(self, from_ms: int, to_ms: int, talkers: int = 10) -> PeriodStatistics:
+        """What happened then, both times included. Raises Conflict without SQL, Unavailable."""
+        if self._sql is None:
+            raise Conflict("the journal of alarms is in SQL, and there is none", code="no_sql")
+        from tradewind.alarms.period import read_period
+
+        return await read_period(self.plane, _journal(self._sql), from_ms, to_ms, talkers)
+
     async def look(self) -> dict[str, tuple[bool | None, str]]:
         """Per role whether it works (None: nobody does, and nothing is to be done) and what there is to say. Raises
         Unavailable."""
         keys = self.plane.keys
-        judge, keeper, rules, is_open, waiting = await self.plane.home.ask(
+        judge, keeper, rules, is_open, waiting, unrecorded, untold = await self.plane.home.ask(
             [
                 ("GET", keys.rules_leader()),
                 ("GET", keys.alarms_leader()),
                 ("SCARD", keys.rules()),
                 ("HLEN", keys.alarm_open()),
                 ("XLEN", keys.alarm_journal()),
+                ("HGET", keys.alarm_figures(), f"{DROPPED}sql"),
+                ("HGET", keys.notify_figures(), "dropped"),
             ]
+        )
+        lost = (
+            f"; dropped: {int(unrecorded or 0)} transitions, {int(untold or 0)} messages"
+            if unrecorded or untold
+            else ""
         )
         return {
             "rulesrv": _state(judge, bool(rules), f"{rules} rules"),
-            "alarmsrv": _state(keeper, bool(is_open or waiting), f"{is_open} alarms open"),
+            "alarmsrv": _state(keeper, bool(is_open or waiting), f"{is_open} alarms open{lost}"),
         }
 
     async def _ages(self) -> dict[str, int]:

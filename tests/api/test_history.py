@@ -16,9 +16,12 @@ from tests import servers
 from tests.api.conftest import Eventually, SmallStation, ask, small_station
 from tests.api.flow_station import Flows
 from tests.history.history_room import QUICK
-from tradewind.api import create_app
+from tradewind.api import create_app, history
 from tradewind.api import history_files as files
+from tradewind.cli.history_view import is_recording
 from tradewind.clock import iso, now_ms
+from tradewind.history.export_file import unframed
+from tradewind.history.influx_http import QUERY_S
 from tradewind.history.sample import Row
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec
 from tradewind.settings import HistorySettings, InfluxSettings
@@ -87,6 +90,7 @@ async def test_what_the_board_takes_can_be_asked_for(station: SmallStation, api:
         await eventually(is_counted)
         status = await api.get("/history/status")
         assert status["enabled"] and status["recorder"]["sink"] == "ok" and status["sink"]["stats"]["rows"] == 3
+        assert status["recording"]
         text = (await api.client.get("/metrics")).text
         assert f"tradewind_history_written_total {float(status['recorder']['written'])}" in text
         for name in ("lag_seconds", "spool_bytes", "sink_up 1.0", 'dropped_total{reason="bytes"} 0.0'):
@@ -94,6 +98,9 @@ async def test_what_the_board_takes_can_be_asked_for(station: SmallStation, api:
     finally:
         stop.set()
         await asyncio.wait_for(recording, 20)
+    status = await api.get("/history/status")  # its last words still stand there, but nobody records
+    assert status["recorder"]["sink"] == "ok" and not status["recording"]
+    assert not is_recording(status) and is_recording({**status, "recording": True})
 
 
 async def test_a_range_has_the_shape_that_is_described(station: SmallStation, api: Flows) -> None:
@@ -170,6 +177,10 @@ async def test_an_export_comes_back_by_an_import(station: SmallStation, api: Flo
         assert (done["stored"], done["refused_count"], done["left_out_count"]) == (330, 0, 0)
         again = await api.client.get("/api/v1/history/export", params={"series": "comsrv:3003:*", "from": "-1d"})
         assert again.text == moved
+    framed = await api.client.get(
+        "/api/v1/history/export", params={"series": "comsrv:1001:*", "from": "-1d", "framed": "true"}
+    )
+    assert b"".join(unframed([framed.content], lambda share, rows: None)) == answer.content
     told = await api.client.get(
         "/api/v1/history/export", params={"series": "comsrv:1001:*", "from": "-1d", "format": "parquet"}
     )
@@ -189,6 +200,9 @@ async def test_rows_of_json_are_stored(station: SmallStation, api: Flows) -> Non
     assert a["samples"] == [[T0, 1.5], [T0 + 1, 2.0]]
     for bad in ({"rows": [[A, T0]]}, {"rows": [[A, "noon", 1]]}, {"lines": []}, [], {"rows": [["x", T0, 1]]}):
         assert await api.error("POST", "/history/import", 422, json=bad) == "bad_rows"
+    mixed = {"rows": [[A, T0 + 5, 5], ["x", T0 + 5, 5], [A, -1, 5]]}
+    done = await api.ask("POST", "/history/import?skip_bad=true", 200, json=mixed)
+    assert (done["stored"], [problem["path"] for problem in done["left_out"]]) == (1, ["rows[1]", "rows[2]"])
 
 
 async def test_a_bad_row_stops_the_import_and_is_named(station: SmallStation, api: Flows) -> None:
@@ -214,6 +228,42 @@ async def test_the_policy_is_shown_and_replaced(station: SmallStation, api: Flow
         "batch_config.size", "batch_config.type_filter[0]", "policies[0].match", "policies[0].deadband",
     }  # fmt: skip
     assert await api.get("/history/policy") == stored
+
+
+async def test_each_class_is_kept_as_long_as_the_policy_says(station: SmallStation, api: Flows) -> None:
+    day = 86_400_000
+    policy = {
+        "classes": {"brief": {"raw_days": 1}, "archive": {"raw_days": 0}},
+        "policies": [{"match": A, "class": "brief"}, {"match": "modsrv:*", "class": "archive"}],
+    }
+    stored = await api.ask("PUT", "/history/policy", json=policy)
+    assert stored["classes"]["brief"] == {"raw_days": 1, "minute_days": None, "hour_days": None}
+    error = (await api.ask("PUT", "/history/policy", 422, json={**policy, "classes": {"brief": {}}}))["error"]
+    assert error["problems"][0]["path"] == "policies[1].class" and "default, brief" in error["problems"][0]["hint"]
+    sink = (await station.history.questions()).sink
+    await sink.write([Row(name, T0 - n * day, 1.0) for name in (A, B) for n in range(20)])
+    while (await sink.retain(now_ms())).rows:
+        pass
+    found = await api.get("/history", series=[A, B], bucket="raw", **{"from": T0 - 25 * day, "to": T0 + 1})
+    a, b = found["series"]
+    begin = (now_ms() // day - 1) * day
+    assert (a["complete"], a["available_from"]) == (False, begin) and all(ts >= begin for ts, _ in a["samples"])
+    assert (b["complete"], b["available_from"], len(b["samples"])) == (True, None, 20)
+    items = (await api.get("/history/statistics", series=[A, B], **{"from": T0 - 25 * day}))["items"]
+    embedded = not station.settings.influx.url
+    assert [(item["complete"], item["count"]) for item in items] == [
+        (embedded, 20 if embedded else len(a["samples"])),
+        (True, 20),
+    ]
+    classes = (await api.get("/history/status"))["sink"]["stats"]["classes"]
+    assert [(each["name"], each["raw_days"], each["series"]) for each in classes] == [
+        ("default", 30, 1), ("archive", 0, 0), ("brief", 1, 1),
+    ]  # fmt: skip
+    rows = [[name, ts, 2.0] for name in (A, B) for ts in (T0 - 5 * day, now_ms())]
+    done = await api.post("/history/import", {"rows": rows})
+    assert (done["stored"], done["refused_count"]) == (3, 1)
+    (told,) = done["too_old"]
+    assert (told["class"], told["raw_days"], told["rows"]) == ("brief", 1, 1) and told["kept_from"] >= begin
 
 
 async def test_a_rule_is_tried_on_what_was_recorded(station: SmallStation, api: Flows) -> None:
@@ -250,6 +300,25 @@ async def test_a_sink_that_is_away_is_503_and_its_status_still_answers(
         assert await api.error("POST", "/history/import", 503, json={"rows": [[A, T0, 1.0]]}) == "sink_away"
         status = await api.get("/history/status")
         assert status["sink"]["stats"] is None and status["sink"]["error"]
+
+
+async def test_a_sink_that_hangs_does_not_hold_the_status_up(
+    redis_7: servers.Server, key_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "STATS_S", 0.2)
+    hanging = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{hanging.sockets[0].getsockname()[1]}"
+    async with (
+        hanging,
+        small_station(redis_7.url, key_prefix, tmp_path, influx=InfluxSettings(url=url)) as station,
+        ask(create_app(station)) as client,
+    ):
+        status = await Flows(client).get("/history/status")
+        assert status["sink"]["stats"] is None and "did not answer" in status["sink"]["error"]
+        routes = [*history.HistoryRoutes(station.history, 1).endpoints()]
+        routes += files.HistoryFileRoutes(station.history, 1).endpoints()
+        asking = [each for each in routes if not each.path.endswith(("/status", "/policy"))]
+        assert asking and all(each.limit_s > QUERY_S for each in asking)  # else it would be 504 and not 503
 
 
 async def test_too_many_exports_at_once_are_429(

@@ -225,7 +225,7 @@ async def test_a_backtest_of_bad_samples_is_422_with_every_problem(api: Flows) -
     error = (await api.ask("POST", "/rules/hot/backtest", 422, json={"csv": bad}))["error"]
     assert [problem["path"] for problem in error["problems"]] == ["line 2", "line 3"]
     for body in (
-        {}, {"csv": 1}, {"csv": CSV, "samples": {}}, {"from": T0}, {"samples": []}, {"csv": CSV, "max_events": -1},
+        {}, {"csv": 1}, {"csv": CSV, "samples": {}}, {"to": T0}, {"samples": []}, {"csv": CSV, "max_events": -1},
         {"samples": {SOURCE: [[T0]]}}, {"samples": {SOURCE: [["x", 1]]}}, {"samples": {SOURCE: [[T0, True]]}},
     ):  # fmt: skip
         assert await api.error("POST", "/rules/hot/backtest", 422, json=body) == "bad_backtest"
@@ -234,11 +234,15 @@ async def test_a_backtest_of_bad_samples_is_422_with_every_problem(api: Flows) -
     assert await api.error("POST", "/rules/none/backtest", 404, json={"csv": CSV}) == "unknown_rule"
 
 
+LATER = [{**HOT["conditions"][0], "source": "comsrv:9:m:9"}]
+
+
 async def test_a_backtest_reads_the_history(api: Flows, station: SmallStation) -> None:
     sink = station.history.sink()
     await sink.open()
     try:
         await sink.write([Row(SOURCE, T0 + at, value, 0) for at, value in ((0, 70.0), (1000, 80.0), (2000, 60.0))])
+        await sink.write([Row("comsrv:9:m:9", now_ms() - ago_s * 1000, 1.0, 0) for ago_s in (7200, 1800, 300)])
     finally:
         await sink.close()
     await api.post("/rules", HOT, 201)
@@ -247,5 +251,28 @@ async def test_a_backtest_reads_the_history(api: Flows, station: SmallStation) -
     found = await api.post("/rules/hot/backtest", {"from": "2024-01-01T10:00:00Z", "to": T0 + 1999})
     assert (found["samples"], found["is_active"], found["active_ms"]) == (2, True, 999)
     assert (await api.post("/rules/hot/backtest", {"from": 0, "to": 1}))["silent"] == [SOURCE]
+    assert (await api.post("/rules/hot/backtest", {"from": T0}))["samples"] == 3, "until now"
+    for since, samples in (("1h", 2), ("-1h", 2), ("10m", 1)):
+        found = await api.post(
+            "/rules/later/backtest", {"rule": {**HOT, "id": "later", "conditions": LATER}, "from": since}
+        )
+        assert found["samples"] == samples, since
     station.rules._sink = None
     assert await api.error("POST", "/rules/hot/backtest", 409, json={"from": 0, "to": 1}) == "no_history"
+
+
+@pytest.mark.parametrize("text", ["{broken", '{"id": "odd", "conditions": 7, "actions": [1], "priority": "x"}'])
+async def test_what_cannot_be_read_is_shown_as_faulty_with_every_field(
+    api: Flows, station: SmallStation, text: str
+) -> None:
+    await api.post("/rules", HOT, 201)
+    keys, redis = station.plane.keys, station.plane.link.client
+    await redis.set(keys.rule("odd"), text)
+    await redis.sadd(keys.rules(), "odd")
+    await redis.incr(keys.rules_version())
+    found = {each["id"]: each for each in (await api.get("/rules"))["items"]}
+    assert (found["hot"]["state"], found["odd"]["state"]) == ("waiting", "faulty") and found["odd"]["problems"]
+    shown = await api.get("/rules/odd")
+    assert (shown["name"], shown["conditions"], shown["actions"], shown["priority"]) == ("", [], [], 0)
+    assert set(found["hot"]) <= set(shown)
+    await api.ask("DELETE", "/rules/odd", 204)

@@ -88,6 +88,12 @@ def test_figures_and_the_export(cli: Cli, source: str, tmp_path: Path) -> None:
     shown = cli("alarm", "stats")
     assert shown.code == 0 and "raises most" in shown.out
     assert cli("alarm", "stats", "--json").json["raised"] >= 1
+    assert "transitions" in shown.out and "dropped" not in shown.out
+    period = cli("alarm", "stats", "--from", "24h", "--json").json
+    assert period["to_ms"] - period["from_ms"] == pytest.approx(86_400_000, abs=5000)
+    shown = cli("alarm", "stats", "--from", "-7d", "--to", "now")
+    assert shown.code == 0 and "raised" in shown.out and "flood" not in shown.out
+    assert cli("alarm", "stats", "--from", "1h", "--to", "2h").code == 2
     text = cli("alarm", "export", "--source", source)
     (row,) = csv.DictReader(text.out.splitlines())
     assert (row["id"], row["title"]) == (alarm, "it leaks")

@@ -58,6 +58,9 @@ def test_samples_and_buckets_are_shown(cli: Cli, past: Past) -> None:
     assert "nothing for" in wider.err  # the gaps before and after
     both = cli("history", "query", past.series, "comsrv:1:m:404", *past.period, "--bucket", "30s")
     assert past.series in both.out and "comsrv:1:m:404" in both.out
+    assert "comsrv:1:m:404: there is no sample of it" in both.err and f"{past.series}: its newest" not in both.err
+    before = cli("history", "query", past.series, "--from", "-2d", "--to", "-1d")
+    assert f"{past.series}: its newest sample is from" in before.err
 
 
 def test_a_wrong_question_is_refused_with_what_to_do(cli: Cli, past: Past) -> None:
@@ -74,6 +77,7 @@ def test_the_newest_the_list_and_the_figures(cli: Cli, past: Past) -> None:
     listed = cli("history", "series", f"comsrv:{past.channel}:*", "--json").json
     assert [(item["address"], item["count"]) for item in listed["items"]] == [(past.series, 60)]
     assert past.series in cli("history", "series", f"comsrv:{past.channel}:*").out
+    assert cli("history", "series", "comsrv:none*").out == "nothing recorded fits comsrv:none*\n"
     (figures,) = cli("history", "stats", past.series, *past.period, "--json").json["items"]
     assert (figures["count"], figures["mean"], figures["good_share"]) == (60, 7.375, 0.5)
     assert "7.375" in cli("history", "stats", past.series, *past.period).out
@@ -100,8 +104,12 @@ def test_an_export_comes_back_by_an_import(cli: Cli, past: Past, station: Statio
     assert figures["count"] == 60  # the second time changed nothing
     table = tmp_path / "out.parquet"
     told = cli("history", "export", past.series, *past.period, "-o", str(table), "--json").json
-    assert (told["format"], told["bytes"]) == ("parquet", table.stat().st_size)
+    assert (told["format"], told["bytes"], told["rows"]) == ("parquet", table.stat().st_size, 60)
     assert parquet.read_table(table).num_rows == 60
+    ran = cli("history", "import", str(table))
+    assert ran.code == 2 and "is a Parquet file" in ran.err and "--format csv" in ran.err
+    nothing = cli("history", "export", past.series, "--from", "-3d", "--to", "-2d", "-o", str(tmp_path / "none.csv"))
+    assert nothing.code == 0 and "0 rows" in nothing.out and "no samples in that time" in nothing.err
     wide = tmp_path / "wide.csv"
     more = ("--bucket", "1m", "--agg", "count", "--layout", "wide", "--time", "iso")
     assert cli("history", "export", past.series, *past.period, "-o", str(wide), *more).code == 0
@@ -173,6 +181,51 @@ def test_the_policy_is_shown_set_and_applied(cli: Cli, station: StationProcess, 
     assert cli("history", "policy", "--set", str(tmp_path / "none.yaml")).code == 2
 
 
+def test_classes_are_applied_shown_and_named_when_they_are_wrong(
+    cli: Cli, station: StationProcess, tmp_path: Path
+) -> None:
+    file, channel = tmp_path / "history.yaml", random.randrange(10**9, 10**12)
+    classes = "classes:\n  brief: {raw_days: 7}\n  archive: {raw_days: 0}\n"
+    file.write_text(POLICY + f"  - {{match: 'comsrv:{channel}:*', class: brief}}\n" + classes)
+    planned = cli("apply", "-f", str(tmp_path), "--dry-run")
+    assert planned.code == 0 and "classes" in planned.out and "brief" in planned.out, planned.out
+    assert cli("apply", "-f", str(tmp_path)).code == 0
+    shown = cli("history", "policy").out
+    assert "brief" in shown and "7 d" in shown and "for ever" in shown and "as in the settings" in shown
+    old = tmp_path / "old.csv"
+    old.write_text(f"ts,address,value\n{now_ms() - 20 * 86_400_000},comsrv:{channel}:m:1,1\n")
+    ran = cli("history", "import", str(old))
+    assert (ran.code, ran.out) == (0, "stored 1 of 1 rows\n") and "only their rollups" in ran.err
+    stats = cli("history", "stats").out
+    assert "class brief" in stats and "samples 7 days" in stats and "class archive" in stats
+    file.write_text(file.read_text().replace("class: brief", "class: short").replace("raw_days: 7", "raw_days: -7"))
+    ran = cli("apply", "-f", str(tmp_path))
+    assert ran.code == 2 and "history.yaml:4:policies[1].class" in ran.err and "default, archive, brief" in ran.err
+    assert "history.yaml:6:classes.brief.raw_days" in ran.err
+    file.write_text(POLICY)
+    assert cli("apply", "-f", str(tmp_path)).code == 0
+
+
+def test_rows_that_are_too_old_are_counted_and_the_setting_is_named(
+    cli: Cli, canned: Canned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_file, "PART", 10)
+    file = tmp_path / "some.csv"
+    file.write_text("ts,address,value\n" + "".join(f"{at},comsrv:1:m:1,1\n" for at in range(20)))
+    late = [{"series": "comsrv:1:m:1", "ts": at, "value": "1.0", "reason": "too_old"} for at in range(2)]
+    old = [
+        {"class": "default", "raw_days": 30, "rows": 4, "kept_from": 1_790_035_200_000},
+        {"class": "brief", "raw_days": 2, "rows": 3, "kept_from": 1_790_035_200_000},
+    ]
+    done = {"stored": 3, "refused_count": 7, "refused": late, "too_old": old, "rollups_only": 0}
+    canned.answer("POST /api/v1/history/import", 200, {**done, "left_out_count": 0, "left_out": []})
+    ran = cli("history", "import", str(file))
+    assert (ran.code, ran.out) == (1, "stored 6 of 20 rows, 14 refused\n")
+    assert "8 rows from before" in ran.err and "history.raw_days is 30" in ran.err
+    assert "6 rows from before" in ran.err and "raw_days of the class brief is 2" in ran.err
+    assert ran.err.count("refused:") == 2
+
+
 def test_what_is_written_to_a_point_is_recorded(cli: Cli, station: StationProcess, tmp_path: Path) -> None:
     (tmp_path / "history.yaml").write_text("batch_config: {timeout_ms: 50}\n")
     assert cli("history", "policy", "--set", str(tmp_path / "history.yaml")).code == 0
@@ -208,14 +261,29 @@ def test_an_export_that_breaks_off_leaves_no_file_and_says_so(
     listener.close()
 
 
-def test_a_bar_is_drawn_on_a_terminal(past: Past, station: StationProcess, tmp_path: Path) -> None:
+def on_terminal(station: StationProcess, *words: str) -> tuple[bytes, str]:
+    """What a command of history writes to stdout, and what it draws on a terminal that is its stderr."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "tradewind.cli", "--url", station.url, "history", "import", str(past.file)]
+    command = [sys.executable, "-m", "tradewind.cli", "--url", station.url, "history", *words]
     env = clean_env(TERM="xterm", COLUMNS="100")
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=env) as process:
         out, _ = process.communicate(timeout=60)
         os.close(theirs)
         shown = os.read(ours, 65536).decode()
     os.close(ours)
+    return out, shown
+
+
+def test_a_bar_is_drawn_on_a_terminal(past: Past, station: StationProcess, tmp_path: Path) -> None:
+    out, shown = on_terminal(station, "import", str(past.file))
     assert out == b"stored 60 of 60 rows\n"
     assert "check" in shown and "import" in shown and "60/60" in shown
+
+
+@pytest.mark.parametrize("more", [("-o", "a.parquet"), ("-o", "b.csv", "--bucket", "10s"), ("-o", "c.csv")])
+def test_a_bar_of_every_export(past: Past, station: StationProcess, tmp_path: Path, more: tuple[str, ...]) -> None:
+    (where, name), others = more[:2], more[2:]
+    out, shown = on_terminal(station, "export", past.series, *past.period, where, str(tmp_path / name), *others)
+    rows = 6 if others else 60
+    assert f"{rows} rows," in out.decode()
+    assert "export" in shown and "100%" in shown and f"{rows} rows" in shown

@@ -139,6 +139,8 @@ def test_a_backtest_lists_when_a_rule_would_have_fired(cli: Cli, rules: Rules, t
     assert [event["edge"] for event in found["events"]] == ["rise", "fall"]
     assert "there are more" in cli("rule", "backtest", name, "--csv", str(file), "--limit", "1").out
     assert cli("rule", "backtest", name, "--from", "1", "--to", "2", "--json").json["silent"] == [source]
+    assert cli("rule", "backtest", name, "--from", "24h", "--to", "-1h", "--json").json["silent"] == [source]
+    assert cli("rule", "backtest", name, "--from", "soon").code == 2
     assert cli("rule", "backtest", name).code == 2
     assert cli("rule", "backtest", name, "--csv", "none.csv").code == 2
     file.write_text(f"ts,address,value\nnever,{source},1\n")

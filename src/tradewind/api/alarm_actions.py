@@ -38,7 +38,13 @@ class AlarmActionRoutes:
             alarm_id = path_alarm(request)
             wish = await read_wish(request, action, self._max_body_bytes, is_bulk=False)
             (acted,) = await self._alarms.act(
-                action, [alarm_id], wish.who, wish.note, version=wish.version, duration_s=wish.duration_s
+                action,
+                [alarm_id],
+                wish.who,
+                wish.note,
+                version=wish.version,
+                duration_s=wish.duration_s,
+                until_ms=wish.until_ms,
             )
             if acted.error is not None:
                 raise acted.error
@@ -50,7 +56,9 @@ class AlarmActionRoutes:
         async def run(request: Request) -> Response:
             check_query(request, frozenset())
             wish = await read_wish(request, action, self._max_body_bytes, is_bulk=True)
-            found = await self._alarms.act(action, wish.ids, wish.who, wish.note, duration_s=wish.duration_s)
+            found = await self._alarms.act(
+                action, wish.ids, wish.who, wish.note, duration_s=wish.duration_s, until_ms=wish.until_ms
+            )
             items: list[dict[str, Any]] = []
             errors: list[dict[str, Any]] = []
             for acted in found:

@@ -45,6 +45,18 @@ def query_alarms(request: Request, *, with_page: bool = True) -> AlarmQuery:
     )
 
 
+def query_period(request: Request) -> tuple[int, int] | None:
+    """From the beginning of time, or until now, when only the other end is given; None without both. Raises Invalid."""
+    first, last = query_time(request, "from"), query_time(request, "to")
+    if first is None and last is None:
+        return None
+    first, last = first or 0, now_ms() if last is None else last
+    if first > last:
+        problem = Problem("bad_period", "to", "give a time that is not before `from`")
+        raise Invalid("the period ends before it begins", code=problem.code, hint=problem.hint, problems=[problem])
+    return first, last
+
+
 def path_alarm(request: Request) -> str:
     """Raises AlarmNotFound: nothing else than an id of an alarm may get into a key."""
     alarm_id: str = request.path_params["id"]
@@ -54,12 +66,13 @@ def path_alarm(request: Request) -> str:
 
 
 class Wish(NamedTuple):
-    """What an operator asks for. `ids` only of many."""
+    """What an operator asks for. `until_ms` if that is how the end of a shelving was told; `ids` only of many."""
 
     who: str
     note: str
     version: int | None
     duration_s: float
+    until_ms: int | None
     ids: list[str]
 
 
@@ -82,11 +95,11 @@ async def read_wish(request: Request, action: Action, max_bytes: int, *, is_bulk
         problems.append(Problem("missing_field" if "ids" not in body else "bad_ids", "ids", "give a list of ids"))
     elif len(ids) > MAX_IDS:
         problems.append(Problem("too_many", "ids", f"at most {MAX_IDS} at once"))
-    duration_s = _duration(body, problems) if action is Action.SHELVE else 0.0
+    duration_s, until_ms = _duration(body, problems) if action is Action.SHELVE else (0.0, None)
     if problems:
         few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
         raise Invalid(f"the action is refused: {few}", code="bad_action", hint="see problems", problems=problems)
-    return Wish(body.get("who") or OPERATOR, body.get("note", ""), version, duration_s, ids)
+    return Wish(body.get("who") or OPERATOR, body.get("note", ""), version, duration_s, until_ms, ids)
 
 
 def read_new(value: Any) -> NewAlarm:
@@ -95,7 +108,7 @@ def read_new(value: Any) -> NewAlarm:
     given.setdefault("rule_id", EXTERNAL)
     for name in ("threshold", "actual"):
         if type(given.get(name)) in (int, float):
-            given[name] = f"{given[name]:g}"
+            given[name] = str(given[name])
     problems = [Problem("missing_field", name, f"give {name}") for name in ("source", "title") if name not in given]
     if not problems:
         try:
@@ -107,20 +120,22 @@ def read_new(value: Any) -> NewAlarm:
     raise Invalid(f"the alarm is refused: {few}", code="bad_alarm", hint="see problems", problems=problems)
 
 
-def _duration(body: dict[str, Any], problems: list[Problem]) -> float:
+def _duration(body: dict[str, Any], problems: list[Problem]) -> tuple[float, int | None]:
+    """Seconds, and the end if that is what was given."""
     if ("duration_s" in body) == ("until" in body):
         problems.append(Problem("missing_field", "duration_s", "give duration_s, or until, and not both"))
-        return 0.0
-    if "until" in body:
+    elif "until" in body:
         try:
-            return (time_of(body["until"], "until") - now_ms()) / 1000
+            until_ms = time_of(body["until"], "until")
         except Invalid as error:
             problems += error.problems
-            return 0.0
-    if type(body["duration_s"]) not in (int, float):
+        else:
+            return (until_ms - now_ms()) / 1000, until_ms
+    elif type(body["duration_s"]) not in (int, float):
         problems.append(Problem("not_a_number", "duration_s", "give seconds"))
-        return 0.0
-    return float(body["duration_s"])
+    else:
+        return float(body["duration_s"]), None
+    return 0.0, None
 
 
 def _each(request: Request, name: str) -> list[str]:

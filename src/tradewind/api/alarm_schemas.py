@@ -185,8 +185,28 @@ ALARM_SCHEMAS: dict[str, Schema] = {
             "floods": COUNT,
             "flood_share": {**NUMBER, "description": "of the time since `since_ms`"},
             "since_ms": or_null(MS),
+            "journal_waiting": {**COUNT, "description": "transitions that not all readers have"},
+            "journal_dropped": {**COUNTS, "description": "by reader: transitions that it never had"},
+            "outbox_waiting": {**COUNT, "description": "messages that are not planned yet"},
+            "outbox_dropped": {**COUNT, "description": "messages that nobody was told"},
         }
     ),
+    "AlarmPeriod": object_of(
+        {
+            "from_ms": MS,
+            "to_ms": MS,
+            "raised": {**COUNT, "description": "new alarms"},
+            "raised_by_level": COUNTS,
+            "acknowledged": COUNT,
+            "resolved": COUNT,
+            "acknowledge_s": {**or_null(NUMBER), "description": "mean time to acknowledge"},
+            "resolve_s": {**or_null(NUMBER), "description": "mean time to resolve"},
+            "resolve_rate": {**or_null(NUMBER), "description": "of those raised in the period, by its end"},
+            "talkers": list_of(object_of({"rule_id": TEXT, "source": TEXT, "raised": COUNT})),
+            "recorded_until_ms": {**or_null(MS), "description": "what happened since is on its way to SQL"},
+        }
+    ),
+    "AlarmFigures": {"oneOf": [ref("AlarmStatistics"), ref("AlarmPeriod")]},
     "NotificationPolicy": object_of(
         {
             "version": {**COUNT, "description": "when given, it must be the stored one"},

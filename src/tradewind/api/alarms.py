@@ -18,7 +18,7 @@ from tradewind.alarms.listing import AlarmQuery, export_rows
 from tradewind.alarms.record import LEVELS, STATION
 from tradewind.alarms.transitions import Status, allowed
 from tradewind.api.alarm_feed import AlarmFeed
-from tradewind.api.alarm_request import path_alarm, query_alarms, read_new
+from tradewind.api.alarm_request import path_alarm, query_alarms, query_period, read_new
 from tradewind.api.body import check_query, query_number, read_json
 from tradewind.api.events import EventStream, NextText
 from tradewind.api.point_request import BAD
@@ -77,10 +77,12 @@ class AlarmRoutes:
         return json_response((await self._alarms.get(raised.id)).to_json(), 201 if raised.is_new else 200)
 
     async def statistics(self, request: Request) -> Response:
-        check_query(request, frozenset({"talkers"}))
-        talkers = query_number(request, "talkers", 1, MAX_TALKERS)
-        found = await self._room.statistics(10 if talkers is None else int(talkers))
-        return json_response(msgspec.to_builtins(found))
+        check_query(request, frozenset({"talkers", "from", "to"}))
+        number = query_number(request, "talkers", 1, MAX_TALKERS)
+        talkers, period = 10 if number is None else int(number), query_period(request)
+        if period is None:
+            return json_response(msgspec.to_builtins(await self._room.statistics(talkers)))
+        return json_response(msgspec.to_builtins(await self._room.period(*period, talkers)))
 
     async def export(self, request: Request) -> Response:
         query = query_alarms(request, with_page=False)
@@ -105,6 +107,7 @@ class AlarmRoutes:
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/alarms", "/api/v1/alarms/{id}"
         owned = ("The rule is one of the station's", "Error")
+        no_sql = ("A period is asked for, and there is no SQL", "Error")
         talkers = {"type": "integer", "minimum": 1, "maximum": MAX_TALKERS, "default": 10}
         return [
             Endpoint(
@@ -118,8 +121,9 @@ class AlarmRoutes:
             ),
             Endpoint(
                 "GET", f"{every}/statistics", self.statistics, "Figures of the alarms",
-                {200: ("Figures", "AlarmStatistics"), 422: BAD}, TAG,
-                query=(Parameter("talkers", "How many of those that raise most", talkers),),
+                {200: ("Since ever and of now, or of the period", "AlarmFigures"), 422: BAD, 409: no_sql}, TAG,
+                "With `from` or `to`, which are included, of what happened then: from the journal in SQL.",
+                query=(*PERIOD, Parameter("talkers", "How many of those that raise most", talkers)),
             ),
             Endpoint(
                 "GET", f"{every}/export", self.export, "Alarms as CSV, newest first",

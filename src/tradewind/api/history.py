@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -28,6 +29,10 @@ from tradewind.history.times import span_ms
 
 TAG = "history"
 MAX_LISTED = 1000
+#: A sink that hangs is given up by itself: longer than that, so that the answer says so.
+LIMIT_S = 75.0
+#: The status does not wait so long for a sink.
+STATS_S = 5.0
 #: Refused samples that the status shows.
 NEWEST_REFUSED = 20
 
@@ -92,12 +97,16 @@ class HistoryRoutes:
         fields, refused = await store.status(), await store.refused(NEWEST_REFUSED)
         sink: dict[str, Any] = {"kind": "influxdb" if settings.influx.url else "embedded", "error": "", "stats": None}
         try:
-            sink["stats"] = sink_view(await (await self._room.questions()).sink.stats())
+            async with asyncio.timeout(STATS_S):
+                sink["stats"] = sink_view(await (await self._room.questions()).sink.stats())
+        except TimeoutError:
+            sink["error"] = f"the sink did not answer within {STATS_S:g} s"
         except TradewindError as error:
             sink["error"] = error.message
         return json_response(
             {
                 "enabled": settings.history.enabled,
+                "recording": bool(await store.leader()),
                 "recorder": recorder_view(fields) if fields else None,
                 "sink": sink,
                 "refused": [refused_view(sample) for sample in refused],
@@ -114,16 +123,17 @@ class HistoryRoutes:
                 "Buckets begin at multiples of their width since 1970, for all series alike; one without samples is "
                 "left out unless `fill` says otherwise. Of too many samples the first come: `truncated`, and "
                 "`next_from` says where to go on. What retention has removed is told: `complete`, `available_from`.",
-                query=(*PERIOD, BUCKET, AGG, *_SHAPE),
+                query=(*PERIOD, BUCKET, AGG, *_SHAPE), limit_s=LIMIT_S,
             ),
             Endpoint(
                 "GET", f"{every}/latest", self.latest, "The newest sample of each series",
                 {200: ("In the order asked for; nulls where nothing was recorded", "HistoryLatest"), 422: BAD}, TAG,
-                query=(SERIES,),
+                query=(SERIES,), limit_s=LIMIT_S,
             ),
             Endpoint(
                 "GET", f"{every}/statistics", self.statistics, "Figures of a range of time",
                 {200: ("In the order asked for", "HistoryStatistics"), 422: BAD}, TAG, query=(*PERIOD, GAP),
+                limit_s=LIMIT_S,
             ),
             Endpoint(
                 "GET", f"{every}/series", self.series, "Which series are recorded",
@@ -133,6 +143,7 @@ class HistoryRoutes:
                     Parameter("cursor", "`next_cursor` of the page before", {"type": "string"}),
                     Parameter("limit", "At most so many on a page", limit),
                 ),
+                limit_s=LIMIT_S,
             ),
             Endpoint(
                 "GET", f"{every}/policy", self.show_policy, "What is recorded",
@@ -146,7 +157,8 @@ class HistoryRoutes:
             Endpoint(
                 "GET", f"{every}/status", self.status, "How recording goes",
                 {200: ("The recorder, the sink, and what the sink refused last", "HistoryStatus")}, TAG,
-                "`recorder` is null when none has ever run, `sink.stats` while the sink does not answer.",
+                "`recording`: a process does so now. `recorder` is null when none has ever run, `sink.stats` while the "
+                "sink does not answer.",
             ),
         ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,20 +13,22 @@ from starlette.responses import Response, StreamingResponse
 
 from tradewind.api.body import check_query, read_bytes
 from tradewind.api.errors import Refused
-from tradewind.api.history import AGG, BUCKET, GAP, PERIOD, TAG
+from tradewind.api.history import AGG, BUCKET, GAP, LIMIT_S, PERIOD, TAG
 from tradewind.api.history_request import EXPORT, query_choice, query_words
 from tradewind.api.history_room import HistoryServices, refused_view
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Overloaded, Problem
-from tradewind.history.export import LAYOUTS, columns_of, export_blocks
+from tradewind.history.export import LAYOUTS, Export, columns_of
 from tradewind.history.export_file import FORMATS, MEDIA_TYPES, file_bytes, file_writer
 from tradewind.history.import_csv import read_csv
+from tradewind.history.keeping import Keeping
 from tradewind.history.question import Limits, read_question
 from tradewind.history.sample import GOOD, Row
+from tradewind.history.sink import SinkAway
 from tradewind.history.store import RefusedSample
-from tradewind.history.upload import check_rows, upload
+from tradewind.history.upload import sound_rows, upload
 
 #: Exports under way at once; each keeps a thread of the sink busy.
 MAX_EXPORTS = 4
@@ -59,6 +62,7 @@ class HistoryFileRoutes:
         words = query_words(request, EXPORT)
         kind, layout = query_choice(request, "format", FORMATS), query_choice(request, "layout", LAYOUTS)
         is_iso = query_choice(request, "time", ("ms", "iso")) == "iso"
+        is_framed = query_choice(request, "framed", ("false", "true")) == "true"
         query = await self._room.questions()
         most = MAX_SERIES if layout == "long" else query.limits.max_series
         series = await query.expand(words.series, most)
@@ -66,13 +70,14 @@ class HistoryFileRoutes:
         limits = Limits(query.limits.max_points, most)
         question = read_question(words, limits, now_ms(), is_bounded=False)
         writer = file_writer(kind, columns_of(question, layout), iso_times=is_iso)
-        await query.sink.kept_from()  # a sink that is away is told before the file begins
+        await query.sink.kept_from(())  # a sink that is away is told before the file begins
         if self._exports >= MAX_EXPORTS:
             message = f"{MAX_EXPORTS} exports are under way already"
             raise Overloaded(message, code="too_many_exports", hint="try again when one has ended", retry_after_s=5)
-        pieces = self._counted(file_bytes(writer, export_blocks(query.sink, question, layout)))
+        pieces = self._counted(file_bytes(writer, Export(query.sink, question, layout), is_framed=is_framed))
         headers = {"Content-Disposition": f'attachment; filename="history.{kind}"'}
-        return StreamingResponse(pieces, media_type=MEDIA_TYPES[kind], headers=headers)
+        media_type = "application/octet-stream" if is_framed else MEDIA_TYPES[kind]
+        return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
     async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         self._exports += 1
@@ -91,7 +96,10 @@ class HistoryFileRoutes:
             message = f"{len(problems)} rows are bad: nothing was stored"
             hint = "correct what is named, or leave these out with skip_bad=true"
             raise Invalid(message, code="bad_rows", hint=hint, problems=problems[:MAX_PROBLEMS])
-        done = await upload((await self._room.questions()).sink, rows)
+        keeping: Keeping | None = None
+        with contextlib.suppress(SinkAway):  # a policy that nobody can read costs no sample
+            keeping = await self._room.keeping()
+        done = await upload((await self._room.questions()).sink, rows, keeping)
         refused = [
             refused_view(RefusedSample("", row.series, row.ts_ms, repr(row.value), reason, 0))
             for row, reason in done.refused[:MAX_REFUSED]
@@ -104,6 +112,8 @@ class HistoryFileRoutes:
                 "stored": done.stored,
                 "refused_count": len(done.refused),
                 "refused": refused,
+                "too_old": msgspec.to_builtins(done.too_old),
+                "rollups_only": done.rollups_only,
                 "left_out_count": len(problems),
                 "left_out": left_out,
             }
@@ -118,7 +128,7 @@ class HistoryFileRoutes:
                  429: ("Too many exports at once", "Error")}, TAG,
                 "All samples, or buckets. Long: `ts,address,value,quality`, series by series. Wide: a row for each "
                 f"time. Parquet needs pyarrow in the station. At most {MAX_SERIES} series; wide: `history.max_series`.",
-                query=(*PERIOD, _changed(BUCKET, "raw"), AGG, GAP, *_FILE), media_type="text/csv",
+                query=(*PERIOD, _changed(BUCKET, "raw"), AGG, GAP, *_FILE), media_type="text/csv", limit_s=LIMIT_S,
             ),
             Endpoint(
                 "POST", f"{every}/import", self.take, "Store samples from outside",
@@ -148,8 +158,7 @@ def _rows_of(content_type: str, data: bytes) -> tuple[list[Row], list[Problem]]:
         problem = Problem("bad_rows", "rows", str(error))
         raise Invalid(f"the rows cannot be read: {error}", code="bad_rows", hint=hint, problems=[problem]) from error
     rows = [Row(each.series, each.ts_ms, each.value, each.quality) for each in body.rows]
-    check_rows(rows)
-    return rows, problems
+    return sound_rows(rows, problems.append), problems
 
 
 def _changed(parameter: Parameter, default: str) -> Parameter:
@@ -161,4 +170,10 @@ _FILE = (
     Parameter("format", "Of the file", {**_WORD, "enum": list(FORMATS), "default": FORMATS[0]}),
     Parameter("layout", "A row for each sample, or for each time", {**_WORD, "enum": list(LAYOUTS), "default": "long"}),
     Parameter("time", "How CSV writes times", {**_WORD, "enum": ["ms", "iso"], "default": "ms"}),
+    Parameter(
+        "framed",
+        "For a bar: before each piece of the file its size (4 bytes), the share done of 10,000 (2), rows so far (8), "
+        "little-endian; a share of 10,000 is the end",
+        {"type": "boolean", "default": False},
+    ),
 )

@@ -10,7 +10,7 @@ from tradewind.history.question import Words, refusal
 
 RANGE = frozenset({"series", "from", "to"})
 QUESTION = RANGE | {"bucket", "agg", "limit", "gap", "fill", "quality"}
-EXPORT = RANGE | {"bucket", "agg", "gap", "format", "layout", "time"}
+EXPORT = RANGE | {"bucket", "agg", "gap", "format", "layout", "time", "framed"}
 MAX_LIMIT = 100_000_000
 
 

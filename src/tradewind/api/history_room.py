@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tradewind.history.policy import Policy
+from tradewind.history.keeping import KeepingSource
+from tradewind.history.policy import KINDS, Policy
 from tradewind.history.query import HistoryQuery
 from tradewind.history.sink import SeriesInfo, SinkStats
 from tradewind.history.status import Figures
@@ -25,6 +26,8 @@ class HistoryServices(Protocol):
     def store(self) -> HistoryStore: ...
     @property
     def settings(self) -> Settings: ...
+    @property
+    def keeping(self) -> KeepingSource: ...
 
     async def questions(self) -> HistoryQuery:
         """What answers questions; does not raise SinkAway."""
@@ -67,6 +70,15 @@ def sink_view(stats: SinkStats) -> dict[str, Any]:
         "minute_from": stats.minute_from_ms,
         "hour_from": stats.hour_from_ms,
         "problems": list(stats.problems),
+        "classes": [
+            {
+                "name": each.name,
+                **{f"{kind}_days": days for kind, days in zip(KINDS, each.days, strict=True)},
+                "series": each.series,
+                "rows": each.rows,
+            }
+            for each in stats.classes
+        ],
     }
 
 

@@ -24,16 +24,22 @@ _ADDRESS = "comsrv:1001:m:10001"
 _POLICY = {
     "batch_config": {"size": 1000, "timeout_ms": 5000, "type_filter": ["m", "s"]},
     "subscribe": ["comsrv:*", "modsrv:*"],
-    "policies": [{"match": "comsrv:1001:m:*", "record": True, "deadband": 0.1, "min_interval_ms": 1000}],
+    "policies": [
+        {"match": "comsrv:1001:m:*", "record": True, "deadband": 0.1, "min_interval_ms": 1000, "class": "brief"}
+    ],
+    "classes": {"brief": {"raw_days": 7, "minute_days": 90}},
 }
 _WHOLE = {
     "complete": {**FLAG, "description": "false: retention has removed what lies before `available_from`"},
     "available_from": or_null(TS),
 }
+_DAYS: dict[str, Schema] = {
+    f"{kind}_days": {**COUNT, "description": "0: for ever"} for kind in ("raw", "minute", "hour")
+}
 _RECORDER_WORDS = ("recorder", "sink", "sink_error", "policy_error")
 _RECORDER_NUMBERS = (
     "since_ms", "at_ms", "entries", "batches", "written", "spooled", "refused", "not_finite", "unreadable", "thinned",
-    "missed", "dropped", "dropped_bytes", "dropped_age", "dropped_corrupt", "spool_rows", "spool_bytes",
+    "missed", "dropped", "dropped_bytes", "dropped_age", "dropped_corrupt", "torn_bytes", "spool_rows", "spool_bytes",
     "spool_oldest_ms", "behind", "lag_ms",
 )  # fmt: skip
 _REFUSED: dict[str, Schema] = {"series": TEXT, "ts": {"type": "integer"}, "value": TEXT, "reason": TEXT}
@@ -111,6 +117,11 @@ HISTORY_SCHEMAS: dict[str, Schema] = {
                 ),
                 "the first that matches an address counts",
             ),
+            "classes": {
+                "type": "object",
+                "additionalProperties": object_of({name: or_null(days) for name, days in _DAYS.items()}, None, []),
+                "description": "how long series of a class are kept; what is null, or left out, is as in the settings",
+            },
         },
         _POLICY,
         [],
@@ -122,12 +133,17 @@ HISTORY_SCHEMAS: dict[str, Schema] = {
             "series": COUNT,
             **{name: or_null(TS) for name in ("oldest_ts", "newest_ts", "raw_from", "minute_from", "hour_from")},
             "problems": WORDS,
+            "classes": list_of(
+                object_of({"name": TEXT, **_DAYS, "series": COUNT, "rows": or_null(COUNT)}),
+                "how long series are kept; rows is null where counting is dear",
+            ),
         }
     ),
     "HistoryRecorder": object_of({**dict.fromkeys(_RECORDER_WORDS, TEXT), **dict.fromkeys(_RECORDER_NUMBERS, COUNT)}),
     "HistoryStatus": object_of(
         {
             "enabled": FLAG,
+            "recording": {**FLAG, "description": "whether a process records now"},
             "recorder": or_null(ref("HistoryRecorder")),
             "sink": object_of(
                 {
@@ -152,6 +168,11 @@ HISTORY_SCHEMAS: dict[str, Schema] = {
             "stored": COUNT,
             "refused_count": COUNT,
             "refused": list_of(object_of(_REFUSED), "the first thousand; sound, but the sink does not take them"),
+            "too_old": list_of(
+                object_of({"class": TEXT, "raw_days": COUNT, "rows": COUNT, "kept_from": TS}),
+                "of the refused: rows from before what the class of their series keeps",
+            ),
+            "rollups_only": {**COUNT, "description": "stored, but so old that only their rollups will stay"},
             "left_out_count": COUNT,
             "left_out": list_of(_PROBLEM, "bad rows, with their lines"),
         }

@@ -44,8 +44,14 @@ class RuleFiguresMetrics:
         statuses = GaugeMetricFamily("tradewind_alarms", "Alarms by status.", labels=["status"])
         for status, count in found.statuses.items():
             statuses.add_metric([status], count)
-        plane = self._room.plane
-        (waiting,) = await plane.home.ask([("XLEN", plane.keys.alarm_journal())])
+        dropped = CounterMetricFamily(
+            "tradewind_alarm_journal_dropped",
+            "Transitions that a reader never had: the journal was full.",
+            labels=["reader"],
+        )
+        for reader, count in found.journal_dropped.items():
+            dropped.add_metric([reader], count)
+        waiting = found.journal_waiting
         return [
             is_open,
             raised,
@@ -55,12 +61,14 @@ class RuleFiguresMetrics:
             GaugeMetricFamily("tradewind_alarms_standing", "Open for more than a day.", found.standing),
             GaugeMetricFamily("tradewind_alarm_flood", "1 while there is a flood.", int(found.is_flood)),
             GaugeMetricFamily("tradewind_alarm_journal_waiting", "Transitions that not all readers have yet.", waiting),
+            dropped,
+            GaugeMetricFamily("tradewind_notify_outbox_waiting", "Messages not planned yet.", found.outbox_waiting),
+            CounterMetricFamily("tradewind_notify_outbox_dropped", "Messages nobody was told.", found.outbox_dropped),
         ]
 
     async def _of_notifications(self) -> list[Metric]:
         plane = self._room.plane
-        outbox, jobs = await plane.home.ask([("XLEN", plane.keys.notify_outbox()), ("HLEN", plane.keys.notify_jobs())])
+        (jobs,) = await plane.home.ask([("HLEN", plane.keys.notify_jobs())])
         return [
-            GaugeMetricFamily("tradewind_notify_outbox_waiting", "Messages that are not planned yet.", outbox),
             GaugeMetricFamily("tradewind_notify_deliveries_open", "Deliveries that have not ended.", jobs),
         ]

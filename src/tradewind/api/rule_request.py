@@ -8,12 +8,12 @@ from starlette.requests import Request
 
 from tradewind.api.body import check_object
 from tradewind.api.rule_room import SHOWN
-from tradewind.clock import from_iso
+from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Problem
+from tradewind.history.times import time_ms
 from tradewind.rules.definitions import Definitions
 
 FIELDS = frozenset({"rules", "groups", "remove"})
-_LAST_MS = 253_402_300_799_999
 
 
 class RuleChange(NamedTuple):
@@ -68,25 +68,14 @@ def read_change(document: Any, now: Definitions) -> RuleChange:
 
 
 def query_time(request: Request, name: str) -> int | None:
-    """Milliseconds since the epoch, of a number of them or an ISO time. Raises Invalid."""
+    """Milliseconds since the epoch, of a time as questions to the history have them. Raises Invalid."""
     text = request.query_params.get(name)
     return None if text is None else time_of(text, name)
 
 
 def time_of(value: Any, path: str) -> int:
     """Raises Invalid."""
-    found = -1
-    if type(value) is int:
-        found = value
-    elif isinstance(value, str):
-        try:
-            found = int(value) if value.isascii() and value.isdecimal() else from_iso(value)
-        except (ValueError, OverflowError):
-            found = -1
-    if 0 <= found <= _LAST_MS:
-        return found
-    problem = Problem("bad_time", path, "give milliseconds since the epoch, or a time such as 2024-01-01T10:00:00Z")
-    raise Invalid(f"{path} is not a time", code=problem.code, hint=problem.hint, problems=[problem])
+    return time_ms(value, now_ms(), path)
 
 
 def query_flag(request: Request, name: str) -> bool | None:

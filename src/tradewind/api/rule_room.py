@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tradewind.alarms.statistics import AlarmStatistics
+from tradewind.alarms.statistics import AlarmStatistics, PeriodStatistics
 from tradewind.alarms.store import AlarmStore
 from tradewind.clock import iso
 from tradewind.notify.store import NotifyStore
@@ -45,6 +45,10 @@ class RuleServices(Protocol):
 
     async def statistics(self, talkers: int = 10) -> AlarmStatistics: ...
 
+    async def period(self, from_ms: int, to_ms: int, talkers: int = 10) -> PeriodStatistics:
+        """Both times included."""
+        ...
+
 
 async def rule_views(room: RuleServices, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Each as it is stored, with how it stands, what it did, and what is wrong with it."""
@@ -56,13 +60,30 @@ async def rule_views(room: RuleServices, documents: Sequence[dict[str, Any]]) ->
         problems.setdefault(owner, []).append({"code": problem.code, "path": path, "hint": problem.hint})
     return [
         {
-            **document,
+            **_whole(document, is_faulty=document["id"] not in now.specs),
             "state": _state(document, now, figures[document["id"]], active[document["id"]]),
             "figures": figures_view(figures[document["id"]]),
             "problems": problems.get(document["id"], []),
         }
         for document in documents
     ]
+
+
+#: What everybody who shows a rule may rely on, also of one that another program wrote.
+_FIELDS: dict[str, Any] = {
+    "name": "", "description": "", "group_id": "", "enabled": True, "priority": 0, "conditions": [], "actions": [],
+    "created_at": "", "updated_at": "", "version": 0,
+}  # fmt: skip
+
+
+def _whole(document: dict[str, Any], *, is_faulty: bool) -> dict[str, Any]:
+    """With every field. Of a faulty one what is of a wrong kind is left out; it is told among the problems."""
+    found = {**_FIELDS, **document}
+    if is_faulty:
+        found |= {name: default for name, default in _FIELDS.items() if not isinstance(found[name], type(default))}
+        found["actions"] = [each for each in found["actions"] if isinstance(each, dict) and "type" in each]
+        found["conditions"] = [each for each in found["conditions"] if isinstance(each, dict)]
+    return found
 
 
 def figures_view(figures: RuleFigures) -> dict[str, Any]:
@@ -73,6 +94,7 @@ def figures_view(figures: RuleFigures) -> dict[str, Any]:
         "success_rate": figures.success_rate,
         "mean_ms": figures.mean_ms,
         "last_at": iso(figures.last_ms) if figures.last_ms else None,
+        "fired_at": iso(figures.fired_ms) if figures.fired_ms else None,
         "stopped_at": iso(figures.stopped_ms) if figures.stopped_ms else None,
     }
 

@@ -41,7 +41,7 @@ _EXECUTION = {
 }  # fmt: skip
 _CHECKED: Schema = {
     "type": "object",
-    "additionalProperties": object_of({"matched": or_null(FLAG), "actual_value": VALUE}),
+    "additionalProperties": object_of({"matched": or_null(FLAG), "actual_value": {"anyOf": [FLAG, *VALUE["anyOf"]]}}),
     "description": "by the field of the condition; `matched` null: it could not be judged",
 }
 _RULE_FIELDS: dict[str, Schema] = {
@@ -83,7 +83,8 @@ _STORED: dict[str, Schema] = {
             "failed": COUNT,
             "success_rate": or_null(NUMBER),
             "mean_ms": or_null(NUMBER),
-            "last_at": or_null(TIME),
+            "last_at": {**or_null(TIME), "description": "its last edge, rise or fall"},
+            "fired_at": {**or_null(TIME), "description": "when it last became active"},
             "stopped_at": or_null(TIME),
         }
     ),
@@ -144,8 +145,11 @@ RULE_SCHEMAS: dict[str, Schema] = {
                 "additionalProperties": list_of({"type": "array", "items": VALUE}),
                 "description": "address → `[[ts, value], …]`, `[ts, value, quality]` with 2 for bad",
             },
-            "from": {"anyOf": [TIME, MS], "description": "what the history has, with `to`"},
-            "to": {"anyOf": [TIME, MS]},
+            "from": {
+                "anyOf": [TEXT, MS],
+                "description": "what the history has since: ISO, milliseconds, or such as `24h`",
+            },
+            "to": {"anyOf": [TEXT, MS], "default": "now"},
             "max_events": {**COUNT, "maximum": 10_000},
         },
         {"samples": {"comsrv:1001:m:10001": [[1704103200000, 70], [1704103201000, 85.6]]}},

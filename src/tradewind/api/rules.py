@@ -210,8 +210,8 @@ class RuleRoutes:
 
 
 PERIOD = (
-    Parameter("from", "Not before: milliseconds since the epoch, or ISO", {"type": "string"}),
-    Parameter("to", "Not after: milliseconds since the epoch, or ISO", {"type": "string"}),
+    Parameter("from", "Not before: milliseconds since 1970, ISO, `now`, or so long ago: `24h`", {"type": "string"}),
+    Parameter("to", "Not after: the same", {"type": "string"}),
 )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tradewind.cli.alarm_view import alarm_line, alarm_table, alarm_view, statistics_view
+from tradewind.cli.alarm_view import alarm_line, alarm_table, alarm_view, period_view, statistics_view
 from tradewind.cli.command import user
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
@@ -28,7 +28,9 @@ Level = Annotated[list[str] | None, typer.Option("--level", metavar="L", help="C
 Category = Annotated[list[str] | None, typer.Option("--category", metavar="C", help="Repeatable.")]
 Source = Annotated[str | None, typer.Option("--source", metavar="S", help="Of this source; may end in *.")]
 Rule = Annotated[str | None, typer.Option("--rule", metavar="ID", help="Of this rule.")]
-Since = Annotated[str | None, typer.Option("--from", metavar="T", help="Not before: ISO, or milliseconds.")]
+Since = Annotated[
+    str | None, typer.Option("--from", metavar="T", help="Not before: ISO, milliseconds, or so long ago: 24h.")
+]
 Until = Annotated[str | None, typer.Option("--to", metavar="T", help="Not after.")]
 
 
@@ -139,12 +141,16 @@ def close(ctx: typer.Context, ids: Ids, note: Note = "", who: Who = None) -> int
 @app.command()
 def stats(
     ctx: typer.Context,
+    since: Since = None,
+    until: Until = None,
     talkers: Annotated[int, typer.Option("--talkers", min=1, max=100, help="Of those that raise most.")] = 10,
 ) -> None:
-    """How many there are, how fast they are handled, what raises most."""
+    """How many there are, how fast they are handled, what raises most; with --from or --to of that time."""
     cli: Session = ctx.obj
-    found = cli.station.get("/alarms/statistics", {"talkers": talkers})
-    cli.out.show(found, lambda: statistics_view(found))
+    query = {"talkers": talkers, "from": since, "to": until}
+    found = cli.station.get("/alarms/statistics", {name: value for name, value in query.items() if value is not None})
+    is_period = since is not None or until is not None
+    cli.out.show(found, lambda: period_view(found) if is_period else statistics_view(found))
 
 
 @app.command()

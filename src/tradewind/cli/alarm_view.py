@@ -86,31 +86,68 @@ def alarm_line(event: dict[str, Any]) -> Text:
 
 
 def statistics_view(found: dict[str, Any]) -> RenderableType:
-    from rich.console import Group as Lines
-    from rich.text import Text
+    since = iso(found["since_ms"]) if found["since_ms"] else "-"
+    flood = f"since {iso(found['flood_since_ms'])}" if found["is_flood"] else "no"
+    lost = {"messages before anybody was told": found["outbox_dropped"]}
+    lost |= {f"transitions before {_reader(name)}": count for name, count in found["journal_dropped"].items()}
+    pairs = [
+        ("open", _levels(found["open"])),
+        ("standing", f"{found['standing']} for more than a day"),
+        ("raised", f"{found['raised']} since {since}"),
+        *_handled(found),
+        ("recent", found["recent"]),
+        ("flood", f"{flood}; {found['floods']} so far, {_share(found['flood_share'])} of the time"),
+        ("waiting", f"{found['journal_waiting']} transitions, {found['outbox_waiting']} messages"),
+        *[("dropped", f"{count} {what}") for what, count in lost.items() if count],
+    ]
+    return _with_talkers(pairs, found["talkers"])
 
-    def share(value: float | None) -> str:
-        return "-" if value is None else f"{value:.0%}"
 
+def period_view(found: dict[str, Any]) -> RenderableType:
+    pairs: list[tuple[str, Any]] = [
+        ("from", iso(found["from_ms"])),
+        ("to", iso(found["to_ms"])),
+        ("raised", f"{found['raised']}: {_levels(found['raised_by_level'])}" if found["raised"] else "0"),
+        *_handled(found),
+    ]
+    until_ms = found["recorded_until_ms"]
+    if until_ms is not None and until_ms <= found["to_ms"]:
+        pairs.append(("not yet", f"what happened since {iso(until_ms)} is on its way to SQL"))
+    return _with_talkers(pairs, found["talkers"])
+
+
+def _handled(found: dict[str, Any]) -> list[tuple[str, Any]]:
     def mean(value: float | None) -> str:
         return "-" if value is None else span(value)
 
-    since = iso(found["since_ms"]) if found["since_ms"] else "-"
-    flood = f"since {iso(found['flood_since_ms'])}" if found["is_flood"] else "no"
-    head = facts(
-        [
-            ("open", ", ".join(f"{count} {level}" for level, count in found["open"].items() if count) or "none"),
-            ("standing", f"{found['standing']} for more than a day"),
-            ("raised", f"{found['raised']} since {since}"),
-            ("acknowledged", f"{found['acknowledged']}, after {mean(found['acknowledge_s'])} on average"),
-            ("resolved", f"{found['resolved']} ({share(found['resolve_rate'])}), after {mean(found['resolve_s'])}"),
-            ("recent", found["recent"]),
-            ("flood", f"{flood}; {found['floods']} so far, {share(found['flood_share'])} of the time"),
-        ]
+    return [
+        ("acknowledged", f"{found['acknowledged']}, after {mean(found['acknowledge_s'])} on average"),
+        ("resolved", f"{found['resolved']} ({_share(found['resolve_rate'])}), after {mean(found['resolve_s'])}"),
+    ]
+
+
+def _with_talkers(pairs: list[tuple[str, Any]], talkers: list[dict[str, Any]]) -> RenderableType:
+    from rich.console import Group as Lines
+    from rich.text import Text
+
+    rows = [(each["rule_id"], each["source"], each["raised"]) for each in talkers]
+    return Lines(
+        facts(pairs),
+        Text(),
+        table(("raises most", "source", "times"), rows, empty="nothing was raised", right=("times",)),
     )
-    rows = [(each["rule_id"], each["source"], each["raised"]) for each in found["talkers"]]
-    talkers = table(("raises most", "source", "times"), rows, empty="nothing was raised", right=("times",))
-    return Lines(head, Text(), talkers)
+
+
+def _levels(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "none"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _reader(name: str) -> str:
+    return "they were in SQL" if name == "sql" else f"{name} had them"
 
 
 def _by(at: str | None, who: str | None, now_ms: int) -> str | None:

@@ -39,6 +39,7 @@ NOTES = {
     "influx.bucket": "InfluxDB 2.x and 3.x; if it is set, /api/v2/write is used",
     "influx.org": "InfluxDB 2.x",
     "influx.token": "InfluxDB 2.x and 3.x",
+    "influx.gzip": "auto | always | never; auto: unless the server is on this machine",
     "tasks.default_timeout_s": "for tasks that name none",
     "tasks.max_stalls": "a task that killed its worker so often is DEAD",
     "tasks.result_ttl_s": "how long an ended task stays in Redis after its archive",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def doctor(ctx: typer.Context, config: Config = None, data_dir: DataDir = None) -> int:
-    """Check Redis, its keys, the leader, the workers and the clocks. Exit 1 when something fails."""
+    """Check Redis, its keys, clocks, roles, channels, rules, alarms and history. Exit 1 when something fails."""
     import asyncio
 
     from tradewind.cli.examine import examine

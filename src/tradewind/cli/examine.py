@@ -9,6 +9,9 @@ from typing import Any
 
 from tradewind.cli.check import Check, bounded
 from tradewind.cli.examine_flows import flows
+from tradewind.cli.examine_history import history
+from tradewind.cli.examine_plant import channels, feed, models
+from tradewind.cli.examine_rules import alarms, notifications, rules
 from tradewind.clock import iso
 from tradewind.errors import TradewindError
 from tradewind.redis.connection import Link, open_link, server_facts, translated
@@ -43,7 +46,8 @@ async def examine(settings: Settings) -> list[Check]:
     try:
         plane = Plane(link, settings)
         checks = [Check("redis", "ok", f"reachable at {link}")]
-        for look in (_server, _memory, _clock, _leader, _workers, _queues, _outbox, flows, _keys):
+        looks = (_server, _memory, _clock, _leader, _workers, _queues, _outbox, flows)
+        for look in (*looks, channels, feed, models, rules, alarms, notifications, history, _keys):
             try:
                 checks += await look(plane)
             except TradewindError as error:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 app = Group("History: what was, of any point; and how recording goes.")
 PAGE = 1000
+#: A station gives a sink that hangs so long before it says so.
+WAIT_S = 45.0
 
 Series = Annotated[
     list[str], typer.Argument(metavar="SERIES…", help="comsrv:1001:m:10001; with a * all recorded ones that fit.")
@@ -50,14 +52,20 @@ def query(
     ] = None,
 ) -> None:
     """What was in a range of time: samples, or buckets of them. Of the last hour when nothing is said."""
-    from tradewind.cli.history_view import range_notes, range_view
+    from tradewind.cli.history_view import empty_notes, range_notes, range_view
 
     cli: Session = ctx.obj
     asked = {"series": series, "from": since, "to": until, "bucket": bucket, "agg": agg, "limit": limit, "gap": gap}
-    found = cli.station.get("/history", {**asked, "fill": fill, "quality": "true" if bucket == "raw" else None})
+    asked |= {"fill": fill, "quality": "true" if bucket == "raw" else None}
+    found = cli.station.get("/history", asked, wait_s=WAIT_S)
     cli.out.show(found, lambda: range_view(found))
     for note in range_notes(found):
         cli.out.note(note)
+    empty = [each["address"] for each in found["series"] if not each["samples"]]
+    if empty and not cli.is_json:
+        newest = cli.station.get("/history/latest", {"series": empty}, wait_s=WAIT_S)
+        for note in empty_notes(newest["items"]):
+            cli.out.note(note)
 
 
 @app.command()
@@ -66,7 +74,7 @@ def latest(ctx: typer.Context, series: Series) -> None:
     from tradewind.cli.history_view import latest_view
 
     cli: Session = ctx.obj
-    found = cli.station.get("/history/latest", {"series": series})
+    found = cli.station.get("/history/latest", {"series": series}, wait_s=WAIT_S)
     cli.out.show(found, lambda: latest_view(found["items"]))
 
 
@@ -89,7 +97,7 @@ def list_series(
             cursor = cursor if len(items) == limit else items[limit - 1]["address"]
             break
     items = items[:limit]
-    cli.out.show({"items": items, "next_cursor": cursor}, lambda: series_view(items))
+    cli.out.show({"items": items, "next_cursor": cursor}, lambda: series_view(items, pattern))
     if cursor is not None:
         cli.out.note(f"there are more than {limit}: narrow the pattern, or raise --limit")
 
@@ -109,7 +117,8 @@ def stats(
 
     cli: Session = ctx.obj
     if series:
-        found = cli.station.get("/history/statistics", {"series": series, "from": since, "to": until, "gap": gap})
+        asked = {"series": series, "from": since, "to": until, "gap": gap}
+        found = cli.station.get("/history/statistics", asked, wait_s=WAIT_S)
         cli.out.show(found, lambda: figures_view(found))
         return 0
     if since or until or gap:
@@ -159,4 +168,13 @@ def _policy_view(found: dict[str, Any]) -> RenderableType:
     ]
     headings = ("match", "recorded", "deadband", "at most every ms", "class")
     numbers = ("deadband", "at most every ms")
-    return Lines(head, Text(), table(headings, rows, empty="every change is recorded", right=numbers))
+    parts = [head, Text(), table(headings, rows, empty="every change is recorded", right=numbers)]
+    if found["classes"]:
+        kinds = ("raw_days", "minute_days", "hour_days")
+        kept = [(name, *(_days(days[kind]) for kind in kinds)) for name, days in sorted(found["classes"].items())]
+        parts += [Text(), table(("class", "samples", "minutes", "hours"), kept, empty="no classes")]
+    return Lines(*parts)
+
+
+def _days(days: int | None) -> str:
+    return "as in the settings" if days is None else "for ever" if days == 0 else f"{days} d"

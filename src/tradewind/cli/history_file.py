@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 #: Rows of one request, and how long it may take.
 PART = 20_000
 WAIT_S = 90.0
+#: Refused rows that are named.
+MAX_REFUSED = 10_000
 #: How often an import looks at the bar.
 EVERY = 1000
 
@@ -46,6 +49,7 @@ def export(
 ) -> None:
     """Write samples, or buckets of them, to a CSV or Parquet file. All or nothing: no half a file is left."""
     from tradewind.clock import now_ms
+    from tradewind.history.export_file import unframed
     from tradewind.history.times import time_ms
 
     cli: Session = ctx.obj
@@ -54,17 +58,21 @@ def export(
         raise Invalid("the file cannot go to stdout", code="no_file", hint="name a file with --output")
     now = now_ms()
     period = {"series": series, "from": time_ms(since, now, "--from"), "to": time_ms(until, now, "--to")}
-    asked = {**period, "bucket": bucket, "agg": agg, "format": kind, "layout": layout, "time": times}
-    is_counted = kind == "csv" and bucket == "raw" and layout == "long"
-    total = _count(cli, period) if is_counted and cli.out.is_live else None
-    with _bar(cli, "export", total) as step:
-        rows, size = _write(cli, cli.station.data("/history/export", asked), output, step if is_counted else None)
-    if output == "-":
-        return
-    told: dict[str, Any] = {"file": output, "format": kind, "bytes": size}
-    if kind == "csv":
-        told["rows"] = rows
-    cli.out.show(told, lambda: f"wrote {plain(output)}: {f'{rows} rows, ' if kind == 'csv' else ''}{size} bytes")
+    asked = {**period, "bucket": bucket, "agg": agg, "format": kind, "layout": layout, "time": times, "framed": "true"}
+    rows = 0
+
+    def step(share: float, count: int) -> None:
+        nonlocal rows
+        rows = count
+        show(share, count)
+
+    with _share_bar(cli, "export") as show:
+        size = _write(unframed(cli.station.data("/history/export", asked), step), output)
+    if not rows:
+        cli.out.note("there are no samples in that time: the file has no rows")
+    if output != "-":
+        told = {"file": output, "format": kind, "bytes": size, "rows": rows}
+        cli.out.show(told, lambda: f"wrote {plain(output)}: {rows} rows, {size} bytes")
 
 
 def import_file(
@@ -79,6 +87,8 @@ def import_file(
 
     The file is checked as a whole first. The same file again changes nothing.
     """
+    from tradewind.cli.history_view import refused_notes
+
     cli: Session = ctx.obj
     with _opened(file) as stream:
         problems: list[Problem] = []
@@ -90,27 +100,55 @@ def import_file(
             raise Invalid(message, code="bad_rows", hint=hint, problems=problems)
         for problem in problems:
             cli.out.note(f"left out: {problem.path}: {problem.hint}")
-        stored, refused = (0, []) if dry_run else _send(cli, stream, rows, len(problems))
-    for each in refused[:20]:
-        cli.out.note(f"refused: {each['series']} at {each['ts']}: {each['reason']}")
+        sent = Sent() if dry_run else _send(cli, stream, rows, len(problems))
+    stored, refused = sent.stored, sent.refused
+    for note in refused_notes(refused, sent.refused_count, sent.too_old, sent.rollups_only):
+        cli.out.note(note)
     view = {
         "file": file,
         "dry_run": dry_run,
         "rows": rows,
         "stored": stored,
         "refused": refused,
+        "refused_count": sent.refused_count,
+        "too_old": sent.too_old,
+        "rollups_only": sent.rollups_only,
         "left_out": [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems],
     }
     done = f"{rows} rows are good" if dry_run else f"stored {stored} of {rows} rows"
-    more = [f"{len(refused)} refused"] if refused else []
+    more = [f"{sent.refused_count} refused"] if sent.refused_count else []
     more += [f"{len(problems)} left out"] if problems else []
     cli.out.show(view, lambda: ", ".join([done, *more]))
-    return 1 if refused else 0
+    return 1 if sent.refused_count else 0
 
 
-def _send(cli: Session, stream: IO[bytes], rows: int, bad: int) -> tuple[int, list[dict[str, Any]]]:
-    """Stored rows, and those that the sink refused. An error says how far it came."""
-    stored, sent, refused = 0, 0, list[dict[str, Any]]()
+@dataclass
+class Sent:
+    """What became of the rows; of very many refused ones the first are named."""
+
+    stored: int = 0
+    refused_count: int = 0
+    rollups_only: int = 0
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    too_old: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, answer: dict[str, Any]) -> None:
+        self.stored += answer["stored"]
+        self.refused_count += answer["refused_count"]
+        self.rollups_only += answer.get("rollups_only", 0)
+        self.refused += answer["refused"][: max(MAX_REFUSED - len(self.refused), 0)]
+        for item in answer.get("too_old", ()):
+            known = next((each for each in self.too_old if each["class"] == item["class"]), None)
+            if known is None:
+                self.too_old.append(item)
+            else:
+                known["rows"] += item["rows"]
+                known["kept_from"] = max(known["kept_from"], item["kept_from"])
+
+
+def _send(cli: Session, stream: IO[bytes], rows: int, bad: int) -> Sent:
+    """An error says how far it came."""
+    sent = Sent()
     seen: list[Problem] = []
     with _bar(cli, "import", rows) as step:
         try:
@@ -118,15 +156,12 @@ def _send(cli: Session, stream: IO[bytes], rows: int, bad: int) -> tuple[int, li
                 if len(seen) > bad:
                     message = "the file has other bad rows than when it was checked"
                     raise Conflict(message, code="file_changed", hint="import it again when nobody writes to it")
-                answer = cli.station.post("/history/import", {"rows": part}, wait_s=WAIT_S)
-                stored += answer["stored"]
-                refused += answer["refused"]
-                sent += len(part)
+                sent.add(cli.station.post("/history/import", {"rows": part}, wait_s=WAIT_S))
                 step(len(part))
         except TradewindError as error:
-            error.add_note(f"{stored} of {rows} rows are stored; import the same file again, which does no harm")
+            error.add_note(f"{sent.stored} of {rows} rows are stored; import the same file again, which does no harm")
             raise
-    return stored, refused
+    return sent
 
 
 def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -174,6 +209,10 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
     with stream:
         if file == "-":
             shutil.copyfileobj(sys.stdin.buffer, stream)
+        stream.seek(0)
+        if stream.read(4) == b"PAR1":
+            hint = "an import takes CSV: export the same with --format csv"
+            raise Invalid(f"{file} is a Parquet file", code="not_csv", hint=hint)
         yield stream
 
 
@@ -181,23 +220,20 @@ def _size_of(stream: IO[bytes]) -> int:
     return stream.seek(0, os.SEEK_END)
 
 
-def _write(cli: Session, pieces: Iterator[bytes], output: str, step: Callable[[int], None] | None) -> tuple[int, int]:
-    """Rows (of CSV) and bytes written. A file takes its name only when it is whole."""
-    rows = size = 0
+def _write(pieces: Iterator[bytes], output: str) -> int:
+    """The bytes written. A file takes its name only when it is whole."""
+    size = 0
 
     def put(file: IO[bytes]) -> None:
-        nonlocal rows, size
+        nonlocal size
         for piece in pieces:
             file.write(piece)
-            lines = piece.count(b"\n")
-            rows, size = rows + lines, size + len(piece)
-            if step is not None:
-                step(lines)
+            size += len(piece)
 
     if output == "-":
         put(sys.stdout.buffer)
         sys.stdout.buffer.flush()
-        return rows - 1, size
+        return size
     part = f"{output}.part"
     try:
         try:
@@ -212,16 +248,24 @@ def _write(cli: Session, pieces: Iterator[bytes], output: str, step: Callable[[i
         raise Unavailable(
             f"cannot write {output}: {error.strerror}", code="no_file", hint="name a file that you may write"
         ) from error
-    return rows - 1, size
+    return size
 
 
-def _count(cli: Session, period: dict[str, Any]) -> int | None:
-    """How many samples there are, for the bar; None when it cannot be asked at once."""
-    try:
-        found = cli.station.get("/history/statistics", period)
-    except TradewindError:
-        return None
-    return sum(int(item["count"]) for item in found["items"])
+@contextmanager
+def _share_bar(cli: Session, title: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar on stderr when that is a terminal, for a share that is done and rows so far."""
+    if not cli.out.is_live:
+        yield lambda share, rows: None
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rows]} rows"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=cli.out.side, transient=True) as progress:
+        task = progress.add_task(title, total=1.0, rows=0)
+        yield lambda share, rows: progress.update(task, completed=share, rows=rows)
 
 
 @contextmanager

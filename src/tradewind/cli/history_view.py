@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tradewind.cli.output import cell, facts, status_cell, table
+from tradewind.cli.output import cell, facts, plain, status_cell, table
 from tradewind.cli.times import clock_time, span
 from tradewind.clock import iso, now_ms
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_KINDS = {"raw": "samples", "minute": "minutes", "hour": "hours"}
 QUALITIES = ("good", "uncertain", "bad")
 
 
@@ -64,6 +65,39 @@ def range_notes(found: dict[str, Any]) -> Iterator[str]:
             yield f"{name}: and {len(each['gaps']) - 5} more gaps"
 
 
+def empty_notes(newest: list[dict[str, Any]]) -> Iterator[str]:
+    """Of series without an answer: whether the time was wrong, or the address."""
+    for each in newest:
+        if each["ts"] is None:
+            yield f"{each['address']}: there is no sample of it; `tradewind history series` lists what is recorded"
+        else:
+            yield f"{each['address']}: its newest sample is from {iso(each['ts'])}"
+
+
+def refused_notes(
+    refused: list[dict[str, Any]], count: int, too_old: list[dict[str, Any]], rollups_only: int
+) -> Iterator[str]:
+    """What became of the rows of an import that are not simply stored."""
+    for each in too_old:
+        setting = "history.raw_days" if each["class"] == "default" else f"raw_days of the class {each['class']}"
+        yield (
+            f"refused: {each['rows']} rows from before {moment(each['kept_from'])}: {setting} is {each['raw_days']}, "
+            "and retention has removed that time"
+        )
+    told = {"too_old"} if too_old else set()
+    others = [each for each in refused if each["reason"] not in told]
+    for each in others[:20]:
+        yield f"refused: {each['series']} at {moment(each['ts'])}: {each['reason']}"
+    left = count - sum(each["rows"] for each in too_old) - min(len(others), 20)
+    if left > 0:
+        yield f"refused: and {left} more"
+    if rollups_only:
+        yield (
+            f"{rollups_only} stored rows are older than raw_days: retention will leave only their rollups "
+            "(buckets of whole minutes and hours)"
+        )
+
+
 def latest_view(items: list[dict[str, Any]]) -> RenderableType:
     now = now_ms()
     rows = [
@@ -74,10 +108,11 @@ def latest_view(items: list[dict[str, Any]]) -> RenderableType:
     return table(("series", "value", "unit", "quality", "time", "age"), rows, empty="no series", right=("value",))
 
 
-def series_view(items: list[dict[str, Any]]) -> RenderableType:
+def series_view(items: list[dict[str, Any]], pattern: str = "*") -> RenderableType:
     rows = [(i["address"], i["unit"], i["count"], moment(i["first_ts"]), moment(i["last_ts"])) for i in items]
     headings = ("series", "unit", "samples", "first", "last")
-    return table(headings, rows, empty="nothing is recorded", right=("samples",))
+    empty = "nothing is recorded" if pattern == "*" else f"nothing recorded fits {plain(pattern)}"
+    return table(headings, rows, empty=empty, right=("samples",))
 
 
 def figures_view(found: dict[str, Any]) -> RenderableType:
@@ -96,7 +131,8 @@ def is_recording(status: dict[str, Any]) -> bool:
     if not status["enabled"]:
         return True
     recorder = status["recorder"]
-    return recorder is not None and recorder["sink"] != "away" and not status["sink"]["error"]
+    is_running = recorder is not None and status["recording"]
+    return is_running and recorder["sink"] != "away" and not status["sink"]["error"]
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:
@@ -106,6 +142,8 @@ def status_view(status: dict[str, Any]) -> RenderableType:
         pairs.append(("recorder", "none has ever run"))
     else:
         pairs += _recorder(recorder)
+        if status["enabled"] and not status["recording"]:
+            pairs.append(("problem", cell("nobody records now: start the role hissrv", "bold red")))
     pairs.append(("sink", f"{sink['kind']}{': ' + sink['error'] if sink['error'] else ''}"))
     if sink["stats"] is not None:
         stats = sink["stats"]
@@ -116,12 +154,27 @@ def status_view(status: dict[str, Any]) -> RenderableType:
             ("kept from", f"samples {_kept(stats['raw_from'])}, minutes {_kept(stats['minute_from'])}, "
              f"hours {_kept(stats['hour_from'])}"),
         ]  # fmt: skip
+        pairs += [(f"class {each['name']}", _class(each)) for each in stats["classes"] if _is_told(each)]
         pairs += [("problem", problem) for problem in stats["problems"]]
     pairs += [
         ("refused", f"{each['series']} {each['value']} at {moment(each['ts'])}: {each['reason']}")
         for each in status["refused"][:5]
     ]
     return facts(pairs)
+
+
+def _is_told(each: dict[str, Any]) -> bool:
+    return each["name"] != "default" or bool(each["series"])
+
+
+def _class(each: dict[str, Any]) -> str:
+    kept = ", ".join(f"{word} {_days(each[f'{kind}_days'])}" for kind, word in _KINDS.items())
+    rows = "" if each["rows"] is None else f", {each['rows']} samples"
+    return f"{kept}; {each['series']} series{rows}"
+
+
+def _days(days: int) -> str:
+    return "for ever" if not days else "1 day" if days == 1 else f"{days} days"
 
 
 def size(count: float) -> str:
@@ -146,6 +199,8 @@ def _recorder(recorder: dict[str, Any]) -> list[tuple[str, Any]]:
         ("left out", _counts(left_out)),
         ("dropped", cell(_counts(dropped), "bold red" if recorder["dropped"] else "")),
     ]
+    if recorder["torn_bytes"]:
+        pairs.append(("torn", f"{recorder['torn_bytes']} bytes cut off the spool's end at its start"))
     pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error") if recorder[name]]
     return pairs
 

@@ -42,10 +42,10 @@ def list_rules(
     rows = [
         (r["id"], r["name"], status_cell(r["state"]), r["priority"], r["group_id"], len(r["conditions"]),
          short(", ".join(action["type"] for action in r["actions"]), 50), r["figures"]["triggered"],
-         r["figures"]["failed"], clock_time(r["figures"]["last_at"]))
+         r["figures"]["failed"], clock_time(r["figures"]["fired_at"]))
         for r in items
     ]  # fmt: skip
-    headings = ("id", "name", "state", "priority", "group", "conditions", "actions", "fired", "failed", "last")
+    headings = ("id", "name", "state", "priority", "group", "conditions", "actions", "fired", "failed", "last fired")
     numbers = ("priority", "conditions", "fired", "failed")
     found = {"items": items, "next_cursor": None}
     cli.out.show(found, lambda: table(headings, rows, empty="no rules", right=numbers))
@@ -159,7 +159,7 @@ def backtest(
         str | None, typer.Option("--csv", metavar="FILE", help="Samples: ts,address,value[,quality]; - is stdin.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Instead: of the history, from then.")
+        str | None, typer.Option("--from", metavar="T", help="Instead: of the history, from then: 24h, ISO, ms.")
     ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="T", help="Until then (now).")] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="List at most so many edges.")] = 100,
@@ -183,7 +183,9 @@ def history(
     ctx: typer.Context,
     rule_id: Id,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most so many.")] = 50,
-    since: Annotated[str | None, typer.Option("--from", metavar="T", help="Not before: ISO, or milliseconds.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="T", help="Not before: ISO, milliseconds, or so long ago: 24h.")
+    ] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="T", help="Not after.")] = None,
 ) -> None:
     """What a rule did, newest first; kept for a week."""
@@ -224,7 +226,8 @@ def _view(rule: dict[str, Any]) -> RenderableType:
         ("state", status_cell(rule["state"])),
         *[(name, value) for name, value in rule.items() if name not in hidden and value not in ("", None)],
         ("fired", f"{figures['triggered']} ({figures['executions']} executions, {figures['failed']} failed)"),
-        ("last", figures["last_at"] or "-"),
+        ("last fired", figures["fired_at"] or "-"),
+        ("last edge", figures["last_at"] or "-"),
         *[("problem", f"{p['path']}: {p['hint']}") for p in rule["problems"]],
     ]
     conditions = [(c.get("type", "compare"), c.get("field"), short(_rest(c), 120)) for c in rule["conditions"]]

@@ -21,9 +21,7 @@ def samples_of(csv: str | None, since: str | None, until: str | None) -> dict[st
     if (csv is None) == (since is None):
         raise Invalid("which samples?", code="usage", hint="give --csv FILE, or --from T (and --to T) for the history")
     if csv is None:
-        from tradewind.clock import now_ms
-
-        return {"from": since, "to": now_ms() if until is None else until}
+        return {"from": since, "to": "now" if until is None else until}
     if until is not None:
         raise Invalid("--to goes with --from", code="usage", hint="leave it out: the file says how far it goes")
     try:

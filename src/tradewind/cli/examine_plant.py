@@ -1,0 +1,95 @@
+"""What `tradewind doctor` looks at among channels, models and those who should see to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tradewind.api.channel_book import ChannelBook, channel_view
+from tradewind.cli.check import Check
+from tradewind.cli.times import span
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+from tradewind.station_points import PointRoom
+from tradewind.tasks.plane import Plane
+
+#: How many are named.
+NAMED = 5
+
+
+async def channels(plane: Plane) -> list[Check]:
+    room = PointRoom(plane.link, plane.all_settings)
+    try:
+        book = ChannelBook(room.board, room.channels)
+        declared = await book.glances()
+        statuses = await book.statuses(list(declared))
+        seconds, _ = await plane.redis.time()
+    finally:
+        await room.close()
+    views = {name: channel_view(name, glance, statuses[name]) for name, glance in declared.items()}
+    if not views:
+        return [Check("channels", "ok", "none")]
+    by_state: dict[str, list[str]] = {}
+    for name, view in views.items():
+        state = _state(view, seconds * 1000, plane.all_settings.points.stale_s)
+        by_state.setdefault(state, []).append(name)
+    found = [Check("channels", "ok", ", ".join(f"{len(names)} {state}" for state, names in by_state.items()))]
+    for name in by_state.get("offline", [])[:NAMED]:
+        detail = f"{name} is offline: {views[name]['status']['error'] or 'no answer'}"
+        hint = f"are the device and its parameters right? `tradewind channel show {name}`"
+        found.append(Check("channel offline", "warn", detail, hint))
+    found += _more("channel offline", by_state.get("offline", []))
+    if late := by_state.get("late", []):
+        ages = [f"{name} ({_age(views[name], seconds * 1000)})" for name in late[:NAMED]]
+        hint = "they are connected and send nothing: look at the device, or raise points.stale_s"
+        found.append(Check("channel age", "warn", f"{len(late)} past their age: {', '.join(ages)}", hint))
+    if left := by_state.get("unattended", []):
+        hint = "nobody polls them: `tradewind up` or `tradewind run comsrv`"
+        found.append(Check("comsrv", "fail", f"{len(left)} unattended: {named(left)}", hint))
+    return found
+
+
+async def models(plane: Plane) -> list[Check]:
+    points = PointPlane(plane.link, plane.all_settings)
+    count, leader = await points.home.ask([("HLEN", plane.keys.models()), ("GET", plane.keys.models_leader())])
+    return [role("modsrv", leader, f"{count} models", is_needed=bool(count))]
+
+
+async def feed(plane: Plane) -> list[Check]:
+    """Readers of the change feed that have missed some of it."""
+    with translated(plane.link):
+        missed: Any = await plane.redis.hgetall(plane.keys.feed_missed())
+    lost = {name.decode(): int(count) for name, count in missed.items() if int(count)}
+    hint = "it reads too slowly, or was away: raise points.feed_max_bytes, or see to the role"
+    return [Check("feed", "warn", f"{name} has missed {count} entries", hint) for name, count in lost.items()]
+
+
+def role(name: str, leader: bytes | None, what: str, *, is_needed: bool) -> Check:
+    """Who holds the lease of a role, or that nobody does although there is work."""
+    if leader:
+        return Check(name, "ok", f"{leader.decode()}, {what}")
+    if not is_needed:
+        return Check(name, "ok", f"nobody, and nothing to do: {what}")
+    hint = f"start one: `tradewind up` or `tradewind run {name}`"
+    return Check(name, "fail", f"no process has this role, {what}", hint)
+
+
+def named(names: Sequence[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+
+
+def _more(check: str, names: Sequence[str]) -> list[Check]:
+    more = len(names) - NAMED
+    return [Check(check, "warn", f"and {more} more", "`tradewind channel list` shows them all")] if more > 0 else []
+
+
+def _state(view: dict[str, Any], now_ms: int, stale_s: float) -> str:
+    status = view["status"]
+    heard = max(status["last_ms"] or 0, status["heard_ms"] or 0)
+    is_late = view["state"] == "online" and heard and now_ms - heard > stale_s * 1000
+    return "late" if is_late else str(view["state"])
+
+
+def _age(view: dict[str, Any], now_ms: int) -> str:
+    status = view["status"]
+    return f"heard {span((now_ms - max(status['last_ms'] or 0, status['heard_ms'] or 0)) / 1000)} ago"
