@@ -20,6 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 REPO = Path(__file__).resolve().parents[1]
+sys.path.append(str(REPO / "bench" / "tasks"))
+
+from tables import number, table  # noqa: E402
+
 RESULTS = REPO / "bench" / "results"
 
 
@@ -49,7 +53,7 @@ class Verdict:
             return math.nan
         if self.is_least:
             return self.value / self.limit
-        return self.limit / self.value if self.value else math.inf
+        return self.limit / self.value if self.value > 0 else math.inf
 
     @property
     def word(self) -> str:
@@ -79,8 +83,6 @@ class Bench:
     packages: Sequence[str]
     setting: str
     needs: Mapping[str, str]
-    verdict_table: Callable[[Sequence[Verdict]], str]
-    digits: Callable[[float], str]
     ceiling_table: Callable[[Sequence[Any]], str] = lambda ceilings: ""
 
     def main(self) -> int:
@@ -125,7 +127,7 @@ class Bench:
                 continue
             say(f"  {time.monotonic() - began:.0f} s")
             for verdict in part.judge(found[name]):
-                say(f"  {verdict.word:<11} {verdict.words}: {self.digits(verdict.value)} {verdict.unit}")
+                say(f"  {verdict.word:<11} {verdict.words}: {digits(verdict.value)} {verdict.unit}")
         return found, failures
 
     def _about(self) -> str:
@@ -144,7 +146,7 @@ class Bench:
         parts = [f"# {self.title}", head]
         if options.quick:
             parts.append("**A smoke run with small sizes: its figures mean little.**")
-        parts += ["## Targets", self.verdict_table(verdicts)] if verdicts else []
+        parts += ["## Targets", verdict_table(verdicts)] if verdicts else []
         parts += ["## What explains it", notes] if notes else []
         parts += ["## Ceilings, in the same run", self.ceiling_table(ceilings)] if ceilings else []
         for name, figures in found.items():
@@ -164,6 +166,24 @@ class Bench:
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(content)
+
+
+def digits(value: float) -> str:
+    """Three digits that count."""
+    if math.isnan(value):
+        return "–"
+    return number(value) if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def verdict_table(verdicts: Sequence[Verdict]) -> str:
+    head = ["target", "on", "verdict", "measured", "wanted", "measured / wanted"]
+    lines = []
+    for v in verdicts:
+        word = f"**{v.word.upper()}**" if v.is_target and not v.is_reached else v.word.replace("reached", "REACHED")
+        behind = f" ({v.found})" if v.found else ""
+        wanted = f"{'≥' if v.is_least else '≤'} {v.limit:,g} {v.unit}" if v.is_target else "–"
+        lines.append([v.words, v.on, word, f"{digits(v.value)} {v.unit}{behind}", wanted, number(v.ratio, 2)])
+    return table(head, lines, words=3)
 
 
 def say(text: str) -> None:

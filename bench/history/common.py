@@ -16,6 +16,7 @@ sys.path.append(str(HERE.parent / "points"))  # of which only the names that are
 
 from shared import REPO, cpu_s, number, percentile, quiet_logs, server_of, servers, table  # noqa: E402
 
+from parts import say  # noqa: E402
 from tradewind.history.sample import Row  # noqa: E402
 
 __all__ = [
@@ -26,10 +27,6 @@ __all__ = [
 _row: Callable[[Any], Row] = partial(tuple.__new__, Row)
 #: Different sets of values; after these they repeat.
 SETS = 16
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def passes(most: int, seconds: float) -> Iterator[int]:

@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from embedded import EmbeddedFigures
 from endtoend import EndFigures
 from influx import BODIES, CALLS, PEER, InfluxFigures, bare, ours
 from trend import TrendFigures
 
+from parts import Verdict
+
 #: By how much the lag may differ between "at 10 s" and "at the end" without counting as growing, in ms.
 GROWTH_MS = 250
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`found` says in words what stands behind a value that is itself a ratio or a difference."""
-
-    words: str
-    on: str
-    value: float
-    limit: float
-    unit: str
-    is_least: bool = False
-    found: str = ""
-
-    @property
-    def is_reached(self) -> bool:
-        """Never of NaN: what was not measured is not reached."""
-        return self.value >= self.limit if self.is_least else self.value <= self.limit
-
-    @property
-    def ratio(self) -> float:
-        """At least 1 when it is reached; NaN where a ratio says nothing."""
-        if self.is_least:
-            return self.value / self.limit
-        return self.limit / self.value if self.value > 0 else math.nan
 
 
 def of_embedded(found: EmbeddedFigures) -> list[Verdict]:

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Sequence
 
 from common import number, table
 from embedded import EmbeddedFigures
 from endtoend import EndFigures
-from goals import Verdict
 from influx import InfluxFigures, Way
 from trend import TrendFigures
 
-
-def digits(value: float) -> str:
-    """Three digits that count."""
-    if math.isnan(value):
-        return "–"
-    return number(value) if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-
-
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    head = ["target", "on", "verdict", "measured", "wanted", "measured / wanted"]
-    lines = []
-    for v in verdicts:
-        reached = "REACHED" if v.is_reached else "**NOT REACHED**"
-        behind = f" ({v.found})" if v.found else ""
-        wanted = f"{'≥' if v.is_least else '≤'} {v.limit:,g} {v.unit}"
-        lines.append([v.words, v.on, reached, f"{digits(v.value)} {v.unit}{behind}", wanted, number(v.ratio, 2)])
-    return table(head, lines, words=3)
+from parts import digits
 
 
 def embedded_text(found: EmbeddedFigures) -> str:

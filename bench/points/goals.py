@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from dataclasses import dataclass
 
@@ -11,33 +10,7 @@ from ingest import IngestFigures
 from modbus import ModbusFigures
 
 from models import ModelFigures
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`found` says in words what stands behind a value that is itself a ratio."""
-
-    words: str
-    on: str
-    value: float
-    limit: float
-    unit: str
-    is_least: bool = False
-    found: str = ""
-
-    @property
-    def is_reached(self) -> bool:
-        """Never of NaN: what was not measured is not reached."""
-        return self.value >= self.limit if self.is_least else self.value <= self.limit
-
-    @property
-    def ratio(self) -> float:
-        """At least 1 when it is reached; NaN where the goal is to have none."""
-        if not self.limit:
-            return math.nan
-        if self.is_least:
-            return self.value / self.limit
-        return self.limit / self.value if self.value else math.inf
+from parts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

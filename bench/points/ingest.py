@@ -186,8 +186,10 @@ def main() -> None:
     import goals
     import report
 
+    import parts
+
     found = measure(is_valkey=options.valkey, is_quick=options.quick, connections=options.connections)
-    print(f"{report.verdict_table(goals.of_ingest(found))}\n\n{report.ingest_text(found)}")
+    print(f"{parts.verdict_table(goals.of_ingest(found))}\n\n{report.ingest_text(found)}")
 
 
 if __name__ == "__main__":

@@ -226,12 +226,14 @@ def main() -> None:
     import goals
     import report
 
+    import parts
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its figures mean little")
     parser.add_argument("--valkey", action="store_true", help="the embedded server instead of redis-server")
     options = parser.parse_args()
     found = measure(is_valkey=options.valkey, is_quick=options.quick)
-    print(f"{report.verdict_table(goals.of_models(found))}\n\n{report.model_text(found)}")
+    print(f"{parts.verdict_table(goals.of_models(found))}\n\n{report.model_text(found)}")
 
 
 if __name__ == "__main__":

@@ -8,162 +8,42 @@ process, with a server of its own.
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
-import multiprocessing
-import os
-import platform
-import shutil
 import sys
-import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
-from pathlib import Path
-from typing import Any, NamedTuple
 
 import board
 import goals
 import ingest
 import modbus
 import report
-from shared import REPO
 
 import models
+from parts import Bench, Part
 
-RESULTS = REPO / "bench" / "results"
-NOTES = RESULTS / "points-notes.md"
-PACKAGES = ("tradewind", "redis", "hiredis", "uvloop", "msgspec", "pymodbus")
-
-
-class Part(NamedTuple):
-    """How a part is measured, judged, and shown."""
-
-    title: str
-    measure: Callable[..., Any]
-    options: dict[str, Any]
-    judge: Callable[[Any], list[goals.Verdict]]
-    ceilings: Callable[[Any], list[goals.Ceiling]]
-    text: Callable[[Any], str]
-
-
-PARTS = {
-    "board": Part("Board", board.measure, {}, goals.of_board, goals.ceilings_of_board, report.board_text),
-    "board-valkey": Part(
-        "Board on the embedded server",
-        board.measure,
-        {"is_valkey": True},
-        goals.of_board,
-        goals.ceilings_of_board,
-        report.board_text,
-    ),
-    "models": Part("Models", models.measure, {}, goals.of_models, goals.ceilings_of_models, report.model_text),
-    "ingest": Part(
-        "Bulk ingest over HTTP", ingest.measure, {}, goals.of_ingest, goals.ceilings_of_ingest, report.ingest_text
-    ),
-    "modbus": Part("Modbus", modbus.measure, {}, goals.of_modbus, goals.ceilings_of_modbus, report.modbus_text),
-}
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def measure_all(names: list[str], is_quick: bool) -> tuple[dict[str, Any], list[str]]:
-    """Figures by part, and what went wrong."""
-    found: dict[str, Any] = {}
-    failures = []
-    for at, name in enumerate(names, 1):
-        part, began = PARTS[name], time.monotonic()
-        say(f"{at} of {len(names)}, {name} …")
-        try:
-            # In a process of its own: what one part leaves in memory must not slow the next one down.
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-                found[name] = pool.submit(part.measure, is_quick=is_quick, **part.options).result()
-        except Exception as error:  # noqa: BLE001 - the other parts are worth having
-            failures.append(f"{name}: {type(error).__name__}: {error}".replace(f"{REPO}/", ""))
-            say(f"  {failures[-1]}")
-            continue
-        say(f"  {time.monotonic() - began:.0f} s")
-        for verdict in part.judge(found[name]):
-            word = "reached    " if verdict.is_reached else "NOT reached"
-            say(f"  {word} {verdict.words}: {report.digits(verdict.value)} {verdict.unit}")
-    return found, failures
-
-
-def about() -> str:
-    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores; Python {platform.python_version()}; "
-        f"{versions}. Servers on TCP of the same machine, nothing on disk. Medians over the passes; ratios are taken "
-        "pass by pass. What is compared and what is not: `bench/README.md`."
-    )
-
-
-def plain(value: Any) -> Any:
-    """The same with null for what JSON does not have."""
-    if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", metavar="PART", choices=list(PARTS), help=f"of: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="a smoke run: tiny sizes; its figures mean little")
-    parser.add_argument("--markdown", type=Path, help="default, for a full run: bench/results/points.md")
-    parser.add_argument("--json", type=Path, help="default, for a full run: bench/results/points.json")
-    options = parser.parse_args()
-    if not options.quick and not options.only:  # a part or a smoke run must not replace the record
-        options.markdown = options.markdown or RESULTS / "points.md"
-        options.json = options.json or RESULTS / "points.json"
-    return options
-
-
-def write(found: dict[str, Any], failures: list[str], options: argparse.Namespace) -> None:
-    head = about()
-    verdicts = [verdict for name, figures in found.items() for verdict in PARTS[name].judge(figures)]
-    ceilings = [ceiling for name, figures in found.items() for ceiling in PARTS[name].ceilings(figures)]
-    notes = NOTES.read_text().strip() if NOTES.exists() and not options.quick else ""
-    parts = ["# Points and models", head]
-    if options.quick:
-        parts.append("**A smoke run with tiny sizes: its figures mean little.**")
-    parts += ["## Targets", report.verdict_table(verdicts)] if verdicts else []
-    parts += ["## What explains it", notes] if notes else []
-    parts += ["## Ceilings, in the same run", report.ceiling_table(ceilings)] if ceilings else []
-    for name, figures in found.items():
-        parts += [f"## {PARTS[name].title}", PARTS[name].text(figures)]
-    if failures:
-        parts.append("Went wrong: " + "; ".join(failures))
-    text = "\n\n".join(parts) + "\n"
-    print(text)
-    everything = {
-        "about": head,
-        "verdicts": [{**asdict(v), "ratio": v.ratio, "is_reached": v.is_reached} for v in verdicts],
-        "ceilings": [asdict(ceiling) for ceiling in ceilings],
-        "figures": {name: asdict(figures) for name, figures in found.items()},
-        "failures": failures,
-    }
-    for path, content in ((options.markdown, text), (options.json, json.dumps(plain(everything), indent=1) + "\n")):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content)
-
-
-def main() -> int:
-    options = parse()
-    if shutil.which("redis-server") is None:
-        say("redis-server is not on PATH; install it (Debian: apt install redis-server)")
-        return 2
-    found, failures = measure_all([name for name in PARTS if not options.only or name in options.only], options.quick)
-    write(found, failures, options)
-    return 1 if failures else 0
-
+BENCH = Bench(
+    __doc__ or "",
+    "Points and models",
+    "points",
+    {
+        "board": Part("Board", board.measure, goals.of_board, report.board_text, {}, goals.ceilings_of_board),
+        "board-valkey": Part(
+            "Board on the embedded server",
+            board.measure,
+            goals.of_board,
+            report.board_text,
+            {"is_valkey": True},
+            goals.ceilings_of_board,
+        ),
+        "models": Part("Models", models.measure, goals.of_models, report.model_text, {}, goals.ceilings_of_models),
+        "ingest": Part(
+            "Bulk ingest over HTTP", ingest.measure, goals.of_ingest, report.ingest_text, {}, goals.ceilings_of_ingest
+        ),
+        "modbus": Part("Modbus", modbus.measure, goals.of_modbus, report.modbus_text, {}, goals.ceilings_of_modbus),
+    },
+    ("tradewind", "redis", "hiredis", "uvloop", "msgspec", "pymodbus"),
+    "Servers on TCP of the same machine, nothing on disk. Medians over the passes; ratios are taken pass by pass.",
+    {"redis-server": "redis-server"},
+    ceiling_table=report.ceiling_table,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(BENCH.main())

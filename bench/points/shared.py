@@ -16,7 +16,7 @@ import structlog
 
 HERE = Path(__file__).resolve().parent
 REPO = HERE.parent.parent
-sys.path += [str(HERE.parent / "tasks"), str(REPO)]  # the names there differ from those here
+sys.path += [str(HERE.parent), str(HERE.parent / "tasks"), str(REPO)]  # the names there differ from those here
 
 from tables import number, table  # noqa: E402
 from tests import servers  # noqa: E402

@@ -263,7 +263,7 @@ def measure(*, is_quick: bool = False) -> CheckFigures:
         {"name": k.name, "points": k.points, "memory": k.memory, "stored": k.stored, "fired": k.fired} for k in kinds
     ]
     return CheckFigures(
-        server.name, rules, plain, *growth(kinds[0].rules, 3 if is_quick else 15, 20 if is_quick else 100)
+        server.name, rules, plain, *growth(kinds[0].rules, 3 if is_quick else 15, 20 if is_quick else 400)
     )
 
 
@@ -271,10 +271,12 @@ def main() -> None:
     import goals
     import report
 
+    import parts
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its figures mean little")
     found = measure(is_quick=parser.parse_args().quick)
-    print(f"{report.verdict_table(goals.of_checks(found))}\n\n{report.check_text(found)}")
+    print(f"{parts.verdict_table(goals.of_checks(found))}\n\n{report.check_text(found)}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass
 
 from backtests import BacktestFigures
 from checks import CheckFigures
@@ -12,34 +11,7 @@ from latency import LatencyFigures
 from listing import ListFigures
 from peers import PeerFigures
 
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """`found` says in words what stands behind a value that is itself a ratio. Not `is_target`: nobody has promised it,
-    `limit` is 0."""
-
-    words: str
-    on: str
-    value: float
-    limit: float
-    unit: str
-    is_least: bool = False
-    found: str = ""
-    is_target: bool = True
-
-    @property
-    def is_reached(self) -> bool:
-        """Never of NaN: what was not measured is not reached."""
-        return self.value >= self.limit if self.is_least else self.value <= self.limit
-
-    @property
-    def ratio(self) -> float:
-        """At least 1 when it is reached; NaN where the goal is to have none."""
-        if not self.limit:
-            return math.nan
-        if self.is_least:
-            return self.value / self.limit
-        return self.limit / self.value if self.value else math.inf
+from parts import Verdict
 
 
 def of_checks(found: CheckFigures) -> list[Verdict]:

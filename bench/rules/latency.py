@@ -207,8 +207,10 @@ def main() -> None:
         import goals
         import report
 
+        import parts
+
         found = measure(is_quick=options.quick)
-        print(f"{report.verdict_table(goals.of_latency(found))}\n\n{report.latency_text(found)}")
+        print(f"{parts.verdict_table(goals.of_latency(found))}\n\n{report.latency_text(found)}")
 
 
 if __name__ == "__main__":

@@ -141,10 +141,12 @@ def main() -> None:
     import goals
     import report
 
+    import parts
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its figures mean little")
     found = measure(is_quick=parser.parse_args().quick)
-    print(f"{report.verdict_table(goals.of_listing(found))}\n\n{report.listing_text(found)}")
+    print(f"{parts.verdict_table(goals.of_listing(found))}\n\n{report.listing_text(found)}")
 
 
 if __name__ == "__main__":

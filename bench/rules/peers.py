@@ -137,12 +137,14 @@ def main() -> None:
     import goals
     import report
 
+    import parts
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its figures mean little")
     parser.add_argument("--venvs", type=Path, default=VENVS)
     options = parser.parse_args()
     found = measure(is_quick=options.quick, venvs=options.venvs.absolute())
-    print(f"{report.verdict_table(goals.of_peers(found))}\n\n{report.peer_text(found)}")
+    print(f"{parts.verdict_table(goals.of_peers(found))}\n\n{report.peer_text(found)}")
 
 
 if __name__ == "__main__":

@@ -9,18 +9,12 @@ from typing import Any
 
 from backtests import BacktestFigures
 from checks import CheckFigures
-from goals import Verdict
 from latency import LatencyFigures
 from listing import ListFigures
 from peers import PeerFigures
 from shared import number, table
 
-
-def digits(value: float) -> str:
-    """Three digits that count."""
-    if math.isnan(value):
-        return "–"
-    return number(value) if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+from parts import digits
 
 
 def spread(values: Sequence[float]) -> str:
@@ -29,17 +23,6 @@ def spread(values: Sequence[float]) -> str:
         return "–"
     text = digits(statistics.median(values))
     return text if len(values) == 1 else f"{text} ({digits(min(values))} … {digits(max(values))})"
-
-
-def verdict_table(verdicts: Sequence[Verdict]) -> str:
-    head = ["target", "on", "verdict", "measured", "wanted", "measured / wanted"]
-    lines = []
-    for v in verdicts:
-        reached = ("REACHED" if v.is_reached else "**NOT REACHED**") if v.is_target else "no target"
-        behind = f" ({v.found})" if v.found else ""
-        wanted = f"{'≥' if v.is_least else '≤'} {v.limit:,g} {v.unit}" if v.is_target else "–"
-        lines.append([v.words, v.on, reached, f"{digits(v.value)} {v.unit}{behind}", wanted, number(v.ratio, 2)])
-    return table(head, lines, words=3)
 
 
 def check_text(found: CheckFigures) -> str:
