@@ -204,6 +204,8 @@ def rabbitmq_server() -> Iterator[Server]:
                 "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
                 "RUNNING_UNDER_SYSTEMD": "1",  # the script then execs the broker, so that our signals reach it
                 "NOTIFY_SOCKET": "",
+                # Its schedulers wait without turning: several brokers share the machine with the tests.
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
             }
             url = f"amqp://guest:guest@127.0.0.1:{port}/"
             return Server(

@@ -59,7 +59,7 @@ def at_most(seconds: float) -> Iterator[None]:
     ],
 )
 def test_text_is_bounded(text: str, code: str | None) -> None:
-    with at_most(1.0):
+    with at_most(3.0):
         if code is None:
             compile_expression(text)
             return

@@ -11,7 +11,6 @@ import pytest
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
-from tradewind.tasks.record import Status
 
 #: Two components: s → slow → e, and first → slow2 → other.
 NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "e": "e_note"}
@@ -223,7 +222,7 @@ async def test_a_node_that_is_cancelled_before_its_first_step_gives_its_slot_bac
     worker, start = station.station.workers[0], station.station.workers[0].start
 
     def cancel(task_id: str) -> None:
-        worker._stop_run(worker._runs[task_id], Status.CANCELLED)
+        worker._slots.cancel(task_id)
 
     async def start_and_stop(batch: list[Any]) -> None:
         """The message that cancels it is read in the turn in which it is given to the worker."""
