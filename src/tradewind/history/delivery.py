@@ -19,7 +19,7 @@ from tradewind.history.store import HistoryStore
 
 log = structlog.get_logger(__name__)
 #: A write that lasts longer is left to itself, and its rows go to the spool as well.
-SLOW_S = 10.0
+SLOW_S = 5.0
 #: How long the sink may be away before that is a fault.
 AWAY_S = 5.0
 #: Rows of the spool that make one write.
