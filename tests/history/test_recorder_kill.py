@@ -11,7 +11,7 @@ from tests.history.soak import Found, Plan, soak
 
 #: An outage is longer than a write may last before its rows go to the disk (SLOW_S). The full size, a million samples
 #: and outages of a minute, is bench/history/soak.py.
-PLAN = Plan(points=100, steps=1000, outage_s=7.0, write_s=22.0)
+PLAN = Plan(points=100, steps=1000, outage_s=8.0, write_s=30.0)
 
 
 @pytest.mark.slow
