@@ -10,7 +10,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JOBS ?= 3
+JOBS ?= 4
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
