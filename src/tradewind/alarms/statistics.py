@@ -19,16 +19,10 @@ class Talker(msgspec.Struct, frozen=True):
     raised: int
 
 
-class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """`open` by level; `statuses` of all that Redis has; `raised`, … since `since_ms` (None: nothing was ever raised).
+class Handling(msgspec.Struct, frozen=True, kw_only=True):
+    """How alarms were handled. Times are means in seconds, None while there is nothing to take a mean of.
+    `resolve_rate` is a share of 1."""
 
-    Times are means in seconds, None while there is nothing to take a mean of. `resolve_rate` is a share of 1.
-    `journal_waiting`: transitions that not all readers have; `journal_dropped`: per reader, those that it never had
-    (`sql`: that are not in the journal in SQL); `outbox_waiting`, `outbox_dropped`: messages to be told, never told.
-    """
-
-    open: dict[str, int]
-    statuses: dict[str, int]
     raised: int
     raised_by_level: dict[str, int]
     acknowledged: int
@@ -37,6 +31,17 @@ class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
     resolve_s: float | None
     resolve_rate: float | None
     talkers: list[Talker]
+
+
+class AlarmStatistics(Handling, frozen=True, kw_only=True):
+    """`open` by level; `statuses` of all that Redis has; `raised`, … since `since_ms` (None: nothing was ever raised).
+
+    `journal_waiting`: transitions that not all readers have; `journal_dropped`: per reader, those that it never had
+    (`sql`: that are not in the journal in SQL); `outbox_waiting`, `outbox_dropped`: messages to be told, never told.
+    """
+
+    open: dict[str, int]
+    statuses: dict[str, int]
     standing: int
     recent: int
     is_flood: bool
@@ -50,7 +55,7 @@ class AlarmStatistics(msgspec.Struct, frozen=True, kw_only=True):
     outbox_dropped: int
 
 
-class PeriodStatistics(msgspec.Struct, frozen=True, kw_only=True):
+class PeriodStatistics(Handling, frozen=True, kw_only=True):
     """What happened from `from_ms` to `to_ms`, both included. Of `talkers`, `raised` counts new alarms.
 
     `resolve_rate`: the share of the alarms raised in the period that ended by its end. `recorded_until_ms`: transitions
@@ -59,14 +64,6 @@ class PeriodStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     from_ms: int
     to_ms: int
-    raised: int
-    raised_by_level: dict[str, int]
-    acknowledged: int
-    resolved: int
-    acknowledge_s: float | None
-    resolve_s: float | None
-    resolve_rate: float | None
-    talkers: list[Talker]
     recorded_until_ms: int | None
 
 
