@@ -9,7 +9,7 @@ import pytest
 from tests.tasks.room import Room, ending
 from tradewind.errors import Conflict
 from tradewind.tasks.leader_store import Deposed
-from tradewind.tasks.worker_store import Lost
+from tradewind.tasks.worker_store import Lost, Taken, WorkerStore
 
 
 async def test_oldest_task_starts_first(room: Room) -> None:
@@ -80,6 +80,37 @@ async def test_task_that_keeps_losing_its_worker_ends_dead(make_room: Callable[.
         await (await room.leader()).evict("w1")
     task = await room.store.get(task_id)
     assert task.status == "DEAD" and task.error is not None and task.error.type == "WorkerLost"
+
+
+async def test_a_worker_runs_one_last_chance_at_a_time(make_room: Callable[..., Room]) -> None:
+    room = make_room(tasks={"max_stalls": 2})
+    ids = [await room.submit() for _ in range(3)]
+
+    async def start(worker: WorkerStore) -> list[Taken]:
+        room.clock.advance(2)
+        await worker.beat()
+        return await room.start(worker)
+
+    for _ in range(2):
+        assert len(await start(await room.join())) == 3
+        room.clock.advance(11)
+        await (await room.leader()).evict("w1")
+    worker = await room.join()
+    (tried,) = await start(worker)
+    assert tried.stalls == 2 and await start(worker) == []
+    fresh = await room.submit()
+    assert [taken.id for taken in await start(worker)] == [fresh]
+    room.clock.advance(11)
+    await (await room.leader()).evict("w1")
+    assert await room.status(tried.id) == "DEAD"
+    assert {await room.status(task_id) for task_id in ids if task_id != tried.id} == {"PENDING"}
+    worker = await room.join()
+    done = []
+    for _ in range(3):
+        for taken in await start(worker):
+            done.append(taken.id)
+            assert await worker.finish([ending(taken)]) == [1]
+    assert sorted([*done, tried.id]) == sorted([*ids, fresh])
 
 
 async def test_starts_that_lost_their_worker_use_up_no_attempt(room: Room) -> None:

@@ -97,7 +97,7 @@ class Keys:
     # workers
 
     def worker(self, worker_id: str) -> str:
-        """hash; id, name, address, api_url, capacity, current_load, supported_types, supported_nodes, last_heartbeat, status, labels, window, gen, host, pid, started_ms. 30 s. worker_register, worker_beat. Seed 004 §3."""
+        """hash; id, name, address, api_url, capacity, current_load, supported_types, supported_nodes, last_heartbeat, status, labels, window, gen, host, pid, started_ms, trial. 30 s. worker_register, worker_beat. Seed 004 §3."""
         return f"{self.p}worker:{worker_id}"
 
     def worker_queue(self, worker_id: str) -> str:

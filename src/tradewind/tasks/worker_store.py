@@ -130,7 +130,7 @@ class WorkerStore:
         """
         args: list[Arg] = [
             *self.plane.head(), self.id, self.generation, many, self._default_timeout_ms,
-            "" if window is None else window, LOCK_MS,
+            "" if window is None else window, LOCK_MS, self.plane.settings.max_stalls,
         ]  # fmt: skip
         first = ("BLMOVE", self._queue, self._queue, "RIGHT", "RIGHT", wait_s) if wait_s else None
         calls: list[Call] = [("task_take", self._take_keys, args)]

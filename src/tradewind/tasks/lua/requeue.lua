@@ -39,7 +39,7 @@ end
 
 -- The `limit` youngest tasks that a lost worker was running (0 = all), oldest first: each counts a stall; too many stalls, or a cancel, end it. From the
 -- second stall on they start again one after the other within two seconds (queue:delayed), so that one that kills its
--- workers parts from those that only stood beside it.
+-- workers parts from those that only stood beside it; the last chance is one at a time in a worker (task_take).
 local function stall(worker, limit, max_stalls)
   local key, entries, again = P .. 'worker:' .. worker .. ':inflight', {}, {}
   local ids = redis.call('ZRANGE', key, limit > 0 and -limit or 0, -1)

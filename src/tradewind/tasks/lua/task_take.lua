@@ -2,6 +2,9 @@
 -- A worker takes assigned tasks from its queue into its in-flight set, each with a new fencing token.
 -- KEYS 1 worker:{id} 2 worker:{id}:queue 3 worker:{id}:inflight 4 task:token 5 queue:delayed
 -- ARGV 6 worker id 7 generation 8 how many at most 9 default timeout ms 10 window ('' = unchanged) 11 ms that a lock lasts
+--   12 most stalls
+-- A task that may lose no further worker is on trial: a worker runs one of those at a time (its field `trial`), so that one
+-- that kills its workers never takes another with it to the end.
 -- Returns {-1} when the worker is not registered any more (evicted or replaced), else flat
 --   {n, then per task: id, type, attempt, token, request line, '' or 'ms that it may take:stalls so far:lock name:hook'}.
 -- include: shared
@@ -11,6 +14,18 @@ if ARGV[10] ~= '' then redis.call('HSET', KEYS[1], 'window', ARGV[10]) end
 local many = math.min(tonumber(ARGV[8]), 1000) -- Lua unpacks no more than some thousands
 local ids = many > 0 and redis.call('LRANGE', KEYS[2], -many, -1) or {}
 if #ids == 0 then return { 0 } end
+
+local most_stalls, trial = tonumber(ARGV[12]), nil
+local function may_be_tried(id)
+  if trial == nil then
+    trial = redis.call('HGET', KEYS[1], 'trial')
+    if trial and not redis.call('ZSCORE', KEYS[3], trial) then trial = false end
+  end
+  if trial then return false end
+  trial = id
+  redis.call('HSET', KEYS[1], 'trial', id)
+  return true
+end
 
 local flags, bodies = {}, {}
 for i = 1, #ids do
@@ -30,12 +45,14 @@ for i = #ids, 1, -1 do
   if f[1] == 'ASSIGNED' then -- and to us: an id leaves this queue whenever its task leaves that state
     local more, kind = rare(id, f[3]), f[2]
     local lock = more.lock and P .. 'lock:task:' .. more.lock
+    local stalls = tonumber(more.stalls or '0')
+    local is_last_chance = stalls > 0 and stalls >= most_stalls
     if cancelled and redis.call('EXISTS', flags[i]) == 1 then
       redis.call('DEL', flags[i])
       close(id, 'CANCELLED', kind, { c = more.c, wait = more.wait, hook = more.hook }, '{"error":{"type":"Cancelled","message":"cancelled before it started"}}')
     elseif more.ddl and tonumber(more.ddl) <= now then
       close(id, 'TIMEOUT', kind, { c = more.c, wait = more.wait, hook = more.hook }, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed before it started"}}')
-    elseif lock and not redis.call('SET', lock, worker, 'NX', 'PX', ARGV[11]) then
+    elseif is_last_chance and not may_be_tried(id) or lock and not redis.call('SET', lock, worker, 'NX', 'PX', ARGV[11]) then
       redis.call('HSET', key, 'status', 'PENDING', 'due', int(now + 500))
       redis.call('ZADD', KEYS[5], string.format('%.3f', (now + 500) / 1000), id)
       if more.c then uncache(id) end
@@ -45,7 +62,7 @@ for i = #ids, 1, -1 do
       if f[3] then
         local left = tonumber(more.tmo or ARGV[9])
         if more.ddl then left = math.min(left, more.ddl - now) end
-        extra = int(left) .. ':' .. (more.stalls or '0') .. ':' .. (more.lock or '') .. ':' .. (more.hook or '')
+        extra = int(left) .. ':' .. int(stalls) .. ':' .. (more.lock or '') .. ':' .. (more.hook or '')
       end
       redis.call('HSET', key, 'status', 'PROCESSING', 'n', attempt, 'tok', tok, 'start', NOW)
       if more.c then uncache(id) end
