@@ -52,6 +52,10 @@ async def test_only_the_holder_of_the_term_renews_and_releases(room: Room, name:
     assert await room.redis.pttl(room.keys.leader()) > 5000
 
 
+def leadership(plane: Plane, name: str) -> Leadership:
+    return Leadership(plane, name, plane.keys.leader(), plane.keys.epoch())
+
+
 async def test_same_scheduler_in_a_new_term_cannot_act_for_the_old_one(room: Room) -> None:
     await script(room, "leader_acquire", "s1", 5000)
     await room.redis.delete(room.keys.leader())
@@ -61,7 +65,7 @@ async def test_same_scheduler_in_a_new_term_cannot_act_for_the_old_one(room: Roo
 
 
 async def test_two_of_them_lead_one_after_the_other(room: Room) -> None:
-    one, two = Leadership(room.plane, "s1"), Leadership(room.plane, "s2")
+    one, two = leadership(room.plane, "s1"), leadership(room.plane, "s2")
     one.start()
     await until(lambda: one.epoch == 1 and one.changed.is_set())
     assert one.changed.is_set() and await room.control.leader() == "s1"
@@ -78,7 +82,7 @@ async def test_leader_whose_lock_was_taken_steps_down_and_leaves_the_new_one_alo
     make_room: Callable[..., Room],
 ) -> None:
     room = make_room(scheduler=QUICK)
-    lead = Leadership(room.plane, "s1")
+    lead = leadership(room.plane, "s1")
     lead.start()
     await until(lambda: lead.epoch == 1)
     await room.redis.set(room.keys.leader(), "thief", ex=60)
@@ -88,7 +92,7 @@ async def test_leader_whose_lock_was_taken_steps_down_and_leaves_the_new_one_alo
 
 
 async def test_step_down_of_an_old_term_does_not_end_a_new_one(room: Room) -> None:
-    lead = Leadership(room.plane, "s1")
+    lead = leadership(room.plane, "s1")
     lead.epoch = 7
     lead.step_down(6)
     assert lead.epoch == 7 and not lead.changed.is_set()
@@ -100,7 +104,7 @@ async def test_step_down_of_an_old_term_does_not_end_a_new_one(room: Room) -> No
 async def test_leader_that_cannot_reach_redis_steps_down_before_its_lease_ends(fault: str) -> None:
     with servers.redis_server() as server:
         link = await open_link(RedisSettings(url=server.url))
-        lead = Leadership(Plane(link, Settings(scheduler=QUICK), FakeClock()), "s1")
+        lead = leadership(Plane(link, Settings(scheduler=QUICK), FakeClock()), "s1")
         lead.start()
         await until(lambda: lead.epoch == 1)
         server.pause() if fault == "paused" else server.kill()

@@ -21,7 +21,6 @@ from tradewind.points.plane import PointPlane
 from tradewind.redis.scripts import Arg, Scripts
 from tradewind.sql import Sql
 from tradewind.tasks.leader import Leadership
-from tradewind.tasks.plane import Plane
 
 log = structlog.get_logger(__name__)
 #: Timers that one script carries out.
@@ -32,14 +31,6 @@ LOSSES_S = 1.0
 FAULTS_WAIT_S = 1.0
 SWEEP_S = 3600.0
 TROUBLE_PAUSE_S = 1.0
-
-
-class AlarmLead(Leadership):
-    """Who keeps the alarms; the election of the task room under keys of our own."""
-
-    def __init__(self, plane: PointPlane, keeper_id: str) -> None:
-        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), keeper_id)
-        self._keys = [plane.keys.alarms_leader(), plane.keys.alarms_epoch()]
 
 
 class KeeperStats(msgspec.Struct):
@@ -65,18 +56,8 @@ class AlarmKeeper:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then. Everything it does is safe beside another keeper."""
-        lead = AlarmLead(self.plane, self.id)
-        lead.start()
-        try:
-            while not stop.is_set():
-                if lead.epoch:
-                    await self._term(lead, stop)
-                else:
-                    await _either(stop, lead.changed)
-                    lead.changed.clear()
-        finally:
-            self.is_leading = False
-            await lead.stop()
+        lead = Leadership(self.plane, self.id, self.plane.keys.alarms_leader(), self.plane.keys.alarms_epoch())
+        await lead.serve(stop, lambda _: self._term(lead, stop), self._trouble)
 
     async def tick(self) -> float:
         """Carry out what is due; seconds until the next look. Raises Unavailable."""
@@ -87,7 +68,7 @@ class AlarmKeeper:
             return 0.0
         return min(TICK_S, max(SHORTEST_TICK_S, int(wait_ms) / 1000)) if int(wait_ms) >= 0 else TICK_S
 
-    async def _term(self, lead: AlarmLead, stop: asyncio.Event) -> None:
+    async def _term(self, lead: Leadership, stop: asyncio.Event) -> None:
         self.is_leading = True
         jobs = (self._tick_for_ever, self._read_faults, self._recorder.run, self._sweep_for_ever)
         tasks = [asyncio.create_task(job(), name=f"alarms {job.__name__}") for job in jobs]
@@ -107,6 +88,9 @@ class AlarmKeeper:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _trouble(self, error: Unavailable) -> None:
+        log.warning("alarms_wait", keeper=self.id, error=error.message)
+
     async def _tick_for_ever(self) -> None:
         looked = -LOSSES_S
         while True:
@@ -116,7 +100,7 @@ class AlarmKeeper:
                     await self._losses.tell()
                     looked = time.monotonic()
             except Unavailable as error:
-                log.warning("alarms_wait", keeper=self.id, error=error.message)
+                self._trouble(error)
                 wait_s = TROUBLE_PAUSE_S
             await asyncio.sleep(wait_s)
 
@@ -140,12 +124,3 @@ class AlarmKeeper:
                 if wrong:
                     log.warning("indexes of alarms were repaired", entries=wrong)
             await asyncio.sleep(max(1.0, SWEEP_S - (time.monotonic() - began)))
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -30,7 +30,6 @@ from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.tasks.leader import Leadership
-from tradewind.tasks.plane import Plane
 
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
@@ -52,8 +51,7 @@ class HistoryLead(Leadership):
     """Who records; the election of the task room under keys of our own."""
 
     def __init__(self, plane: PointPlane, recorder_id: str) -> None:
-        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), recorder_id)
-        self._keys = [plane.keys.history_leader(), plane.keys.history_epoch()]
+        super().__init__(plane, recorder_id, plane.keys.history_leader(), plane.keys.history_epoch())
 
 
 class HistoryRecorder:

@@ -7,7 +7,6 @@ hands or a store fails, it starts again from what is stored, which is always of 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 import msgspec
@@ -26,22 +25,12 @@ from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.tasks.leader import Leadership
-from tradewind.tasks.plane import Plane
 
 log = structlog.get_logger(__name__)
 #: The name of the feed's consumer.
 CONSUMER = "modsrv"
 TICK_S = 1.0
 ENTRIES = 500
-TROUBLE_PAUSE_S = 1.0
-
-
-class ModelLead(Leadership):
-    """Who computes; the election of the task room under keys of our own."""
-
-    def __init__(self, plane: PointPlane, engine_id: str) -> None:
-        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), engine_id)
-        self._keys = [plane.keys.models_leader(), plane.keys.models_epoch()]
 
 
 class ModelStats(msgspec.Struct):
@@ -75,26 +64,13 @@ class ModelEngine:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then."""
-        lead = ModelLead(self.plane, self.id)
-        lead.start()
-        try:
-            while not stop.is_set():
-                epoch = lead.epoch
-                if not epoch:
-                    await _either(stop, lead.changed)
-                    lead.changed.clear()
-                    continue
-                try:
-                    await self._term(lead, epoch, stop)
-                except Unavailable as error:
-                    log.warning("models_wait", engine=self.id, error=error.message)
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(stop.wait(), TROUBLE_PAUSE_S)
-        finally:
-            self.is_leading = False
-            await lead.stop()
+        lead = Leadership(self.plane, self.id, self.plane.keys.models_leader(), self.plane.keys.models_epoch())
+        await lead.serve(stop, lambda epoch: self._term(lead, epoch, stop), self._trouble)
 
-    async def _term(self, lead: ModelLead, epoch: int, stop: asyncio.Event) -> None:
+    def _trouble(self, error: Unavailable) -> None:
+        log.warning("models_wait", engine=self.id, error=error.message)
+
+    async def _term(self, lead: Leadership, epoch: int, stop: asyncio.Event) -> None:
         """Compute with the definitions as they are now, until they change or the lead is lost."""
         reader = FeedReader(self.plane, CONSUMER, count=self._entries)
         rounds: RoundStore | None = None
@@ -215,12 +191,3 @@ async def _now_ms(plane: PointPlane) -> int:
     with translated(plane.link):
         seconds, micros = await plane.redis.time()
     return int(seconds) * 1000 + int(micros) // 1000
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -7,7 +7,6 @@ lost whenever the keeper dies, and what is delivered twice carries the same id.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import structlog
 
@@ -19,19 +18,9 @@ from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
 from tradewind.notify.term import NotifyStats, Term
 from tradewind.tasks.leader import Leadership
-from tradewind.tasks.plane import Plane
 
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
-TROUBLE_PAUSE_S = 1.0
-
-
-class NotifyLead(Leadership):
-    """Who plans and delivers; the election of the task room under keys of our own."""
-
-    def __init__(self, plane: NotifyPlane, keeper_id: str) -> None:
-        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), keeper_id)
-        self._keys = [plane.keys.notify_leader(), plane.keys.notify_epoch()]
 
 
 class NotifyKeeper:
@@ -48,28 +37,13 @@ class NotifyKeeper:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; deliveries under way are finished, then the lead is given up."""
-        lead = NotifyLead(self.plane, self.id)
-        lead.start()
-        try:
-            while not stop.is_set():
-                epoch = lead.epoch
-                if not epoch:
-                    await _either(stop, lead.changed)
-                    lead.changed.clear()
-                    continue
-                try:
-                    await self._term(lead, epoch, stop)
-                except Deposed:
-                    lead.step_down(epoch)
-                except Unavailable as error:
-                    log.warning("notifications_wait", keeper=self.id, error=error.message)
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(stop.wait(), TROUBLE_PAUSE_S)
-        finally:
-            self.is_leading = False
-            await lead.stop()
+        lead = Leadership(self.plane, self.id, self.plane.keys.notify_leader(), self.plane.keys.notify_epoch())
+        await lead.serve(stop, lambda epoch: self._term(lead, epoch, stop), self._trouble)
 
-    async def _term(self, lead: NotifyLead, epoch: int, stop: asyncio.Event) -> None:
+    def _trouble(self, error: Unavailable) -> None:
+        log.warning("notifications_wait", keeper=self.id, error=error.message)
+
+    async def _term(self, lead: Leadership, epoch: int, stop: asyncio.Event) -> None:
         term = Term(self.plane, Desk(self.plane, self.id, epoch), self._store, self._courier, self.stats)
         client = self.plane.link.new_client(self._tick_ms / 1000)
         try:
@@ -78,16 +52,9 @@ class NotifyKeeper:
             log.info("notifications_kept", keeper=self.id, epoch=epoch, deliveries=len(term.book.jobs))
             while lead.epoch == epoch and not stop.is_set():
                 await term.round(client, self._tick_ms)
+        except Deposed:
+            lead.step_down(epoch)
         finally:
             self.is_leading = False
             await term.close()
             await client.aclose()
-
-
-async def _either(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()

@@ -7,15 +7,13 @@ import time
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.tasks.leader import Leadership
-from tradewind.tasks.plane import Plane
 
 
 class RuleLead(Leadership):
     """The election of the task room under keys of our own."""
 
     def __init__(self, plane: PointPlane, engine_id: str) -> None:
-        super().__init__(Plane(plane.link, plane.all_settings, plane.clock), engine_id)
-        self._keys = [plane.keys.rules_leader(), plane.keys.rules_epoch()]
+        super().__init__(plane, engine_id, plane.keys.rules_leader(), plane.keys.rules_epoch())
 
 
 class ServerClock:

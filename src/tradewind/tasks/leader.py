@@ -1,4 +1,4 @@
-"""Who leads: a thread holds `scheduler:leader` with a blocking connection, so that a busy loop never loses the lead.
+"""Who leads: a thread holds a lock with a blocking connection, so that a busy loop never loses the lead.
 
 The holder steps down by its own clock when it could not renew for two thirds of the lease, before Redis lets another
 one in. Each term has an epoch that every leader script compares: a late write of an old term is refused.
@@ -9,26 +9,38 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import redis
 import structlog
 
 from tradewind.errors import Unavailable
+from tradewind.redis.connection import Link
 from tradewind.redis.scripts import Arg, sha, source
-from tradewind.tasks.plane import Plane
+from tradewind.settings import Settings
 
 log = structlog.get_logger(__name__)
 _PACKAGE = "tradewind.tasks"
-#: How often a scheduler that does not lead tries to.
+#: How often one that does not lead tries to.
 TRY_S = 0.4
+TROUBLE_PAUSE_S = 1.0
+
+
+class Plane(Protocol):
+    """What every room's plane has."""
+
+    link: Link
+    all_settings: Settings
 
 
 class Leadership:
-    """`epoch` is the running term, 0 while another one leads; `changed` is set on the loop at every change."""
+    """`lock` and `terms`: the keys of who leads and of the count of terms. `epoch` is the running term, 0 while another
+    one leads; `changed` is set on the loop at every change."""
 
-    def __init__(self, plane: Plane, scheduler_id: str) -> None:
+    def __init__(self, plane: Plane, holder_id: str, lock: str, terms: str) -> None:
         self.plane = plane
-        self.id = scheduler_id
+        self.id = holder_id
         self.epoch = 0
         self.changed = asyncio.Event()
         settings = plane.all_settings.scheduler
@@ -37,19 +49,43 @@ class Leadership:
         self._held_s = settings.leader_ttl_s * 2 / 3
         # A server that does not answer is asked twice before the lead is given up, and not waited for longer.
         self._patience_s = max(0.1, (self._held_s - self._renew_s - TRY_S) / 2)
-        self._keys = [plane.keys.leader(), plane.keys.epoch()]
+        self._keys = [lock, terms]
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name=f"leader-{scheduler_id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"leader-{holder_id}", daemon=True)
 
     def start(self) -> None:
-        log.info("stands for election", scheduler=self.id)
+        log.info("stands for election", holder=self.id)
         self._thread.start()
 
     async def stop(self) -> None:
         """Give the lead up at once, so that another one takes over without waiting for the lease to end."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join, 5)
+
+    async def serve(
+        self, stop: asyncio.Event, term: Callable[[int], Awaitable[None]], trouble: Callable[[Unavailable], None]
+    ) -> None:
+        """Stand for election until `stop` is set, then give the lead up.
+
+        `term` is called with every epoch that is won and returns soon after it is over; what it raises of Unavailable
+        goes to `trouble`, and the term is begun again.
+        """
+        self.start()
+        try:
+            while not stop.is_set():
+                epoch = self.epoch
+                if not epoch:
+                    await either(stop, self.changed)
+                    self.changed.clear()
+                    continue
+                try:
+                    await term(epoch)
+                except Unavailable as error:
+                    trouble(error)
+                    await either(stop, timeout_s=TROUBLE_PAUSE_S)
+        finally:
+            await self.stop()
 
     def step_down(self, epoch: int) -> None:
         """Called when a script said that this term is over; a newer one goes on."""
@@ -59,7 +95,7 @@ class Leadership:
     def _set(self, epoch: int) -> None:
         if epoch == self.epoch:
             return
-        log.info("leads now" if epoch else "does not lead any more", scheduler=self.id, epoch=epoch or self.epoch)
+        log.info("leads now" if epoch else "does not lead any more", holder=self.id, epoch=epoch or self.epoch)
         self.epoch = epoch
         self._loop.call_soon_threadsafe(self.changed.set)
 
@@ -85,7 +121,7 @@ class Leadership:
                 if self.epoch:
                     wait = self._renew_s
             except (redis.RedisError, OSError, Unavailable) as error:
-                log.warning("leader lock out of reach", scheduler=self.id, error=str(error))
+                log.warning("leader lock out of reach", holder=self.id, error=str(error))
                 if client is not None:
                     client.close()
                 client = None
@@ -104,9 +140,19 @@ class Leadership:
             if epoch:
                 _script(client, "leader_release", self._keys, [self.id, epoch])
         except (redis.RedisError, OSError) as error:
-            log.warning("could not give the lead up; it will end by itself", scheduler=self.id, error=str(error))
+            log.warning("could not give the lead up; it will end by itself", holder=self.id, error=str(error))
         finally:
             client.close()
+
+
+async def either(*events: asyncio.Event, timeout_s: float | None = None) -> None:
+    """Wait for the first of them, or for so long."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _script(client: redis.Redis, name: str, keys: list[str], args: list[Arg]) -> int:

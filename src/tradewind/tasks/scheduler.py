@@ -16,7 +16,7 @@ from tradewind.errors import TradewindError, Unavailable
 from tradewind.ids import short_random
 from tradewind.tasks.archive import Archiver
 from tradewind.tasks.http_worker import HttpDispatch, Wording
-from tradewind.tasks.leader import Leadership
+from tradewind.tasks.leader import Leadership, either
 from tradewind.tasks.leader_store import Deposed, LeaderStore
 from tradewind.tasks.periodic import Periodic
 from tradewind.tasks.plane import Plane
@@ -57,20 +57,16 @@ class Scheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Stand for election until `stop` is set; gives the lead up on the way out."""
-        lead = self.leadership = Leadership(self.plane, self.id)
-        lead.start()
-        try:
-            while not stop.is_set():
-                await _first(lead.changed.wait(), stop.wait())
-                lead.changed.clear()
-                if lead.epoch and not stop.is_set():
-                    await self._term(lead, stop)
-        finally:
-            await lead.stop()
+        keys = self.plane.keys
+        lead = self.leadership = Leadership(self.plane, self.id, keys.leader(), keys.epoch())
+        await lead.serve(stop, lambda epoch: self._term(lead, epoch, stop), self._trouble)
 
-    async def _term(self, lead: Leadership, stop: asyncio.Event) -> None:
+    def _trouble(self, error: Unavailable) -> None:
+        log.warning("the scheduler waits for a server", job="", error=error.message)
+
+    async def _term(self, lead: Leadership, epoch: int, stop: asyncio.Event) -> None:
         """One term, until it is lost or `stop` is set."""
-        store = LeaderStore(self.plane, self.id, lead.epoch)
+        store = LeaderStore(self.plane, self.id, epoch)
         jobs: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("assign", lambda: self._assign(store)),
             ("tick", lambda: self._tick(store)),
@@ -84,13 +80,10 @@ class Scheduler:
             jobs += room(store).items()
         async with asyncio.TaskGroup() as group:
             running = [
-                group.create_task(_restarted(name, job, lead, store.epoch), name=f"{self.id} {name}")
-                for name, job in jobs
+                group.create_task(_restarted(name, job, lead, epoch), name=f"{self.id} {name}") for name, job in jobs
             ]
-            while lead.epoch == store.epoch and not stop.is_set():
-                await _first(lead.changed.wait(), stop.wait())
-                if lead.epoch != store.epoch:
-                    break
+            while lead.epoch == epoch and not stop.is_set():
+                await either(stop, lead.changed)
                 lead.changed.clear()
             for task in running:
                 task.cancel()
@@ -149,12 +142,3 @@ async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leader
         except RedisError as error:  # a script met something in Redis that it cannot digest
             log.error("the scheduler met an error and goes on", job=name, error=str(error), code="redis_error")
             await asyncio.sleep(1)
-
-
-async def _first(*waits: Awaitable[object]) -> None:
-    tasks: Sequence[asyncio.Future[object]] = [asyncio.ensure_future(w) for w in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
