@@ -15,6 +15,7 @@ import pytest
 from tests import servers
 from tests.alarms.alarm_room import AlarmRoom, hot
 from tradewind.alarms.keeper import AlarmKeeper
+from tradewind.alarms.record import AlarmNotFound
 from tradewind.alarms.sweep import IndexSweep
 from tradewind.clock import Clock
 from tradewind.redis.connection import Link
@@ -178,3 +179,26 @@ async def test_of_two_that_are_open_for_the_same_the_one_without_a_slot_is_resol
     assert await room.store.open_id("rule_1", "a:1") == second.id
     await room.audit()
     assert await IndexSweep(room.plane).run() == 0
+
+
+@pytest.mark.parametrize("field", ["first_seen", "version", "category", "data", "level", "escalate_ms", "ended_ms"])
+async def test_a_record_that_a_hand_has_spoilt_stops_neither_timers_nor_sweeper_nor_operators(
+    room: AlarmRoom, field: str
+) -> None:
+    spoilt, whole = await room.store.raise_many([hot("a:1", escalate_ms=5000), hot("a:2", escalate_ms=5000)])
+    if field == "ended_ms":
+        await room.store.resolve(spoilt.id, "li")
+        await room.store.acknowledge(spoilt.id, "li")
+    if field == "escalate_ms":
+        await room.redis.hset(room.keys.alarm(spoilt.id), field, "soon")
+    else:
+        await room.redis.hdel(room.keys.alarm(spoilt.id), field)
+    room.advance(31 * 86_400)
+    await room.tick()
+    assert await room.status(whole.id) == "Escalated"
+    with pytest.raises(AlarmNotFound):
+        await room.store.acknowledge(spoilt.id, "li")
+    assert (await room.store.raise_(hot("a:1"))).is_new
+    await IndexSweep(room.plane).run()
+    await room.redis.delete(room.keys.alarm(spoilt.id))
+    assert len(await room.audit()) == 2

@@ -82,13 +82,18 @@ async def test_filters_combine_and_pages_neither_miss_nor_repeat(room: AlarmRoom
         assert expected or name == "none"
 
 
-async def test_a_page_goes_on_although_its_last_alarm_has_left_the_list(room: AlarmRoom) -> None:
+@pytest.mark.parametrize("before", [1, 3])
+async def test_a_page_goes_on_although_its_last_alarm_has_left_the_list(room: AlarmRoom, before: int) -> None:
     raised = await room.store.raise_many([hot(f"a:{n}") for n in range(20)])  # all at the same time
-    query = AlarmQuery.of_words(status=["open"], limit=5)
-    page = await room.store.list(query)
-    await room.store.resolve(page.alarms[-1].id, "li")
-    rest = await pages(room, AlarmQuery.of_words(status=["open"], limit=5, after=page.next))
-    assert [a.id for a in page.alarms] + rest == sorted((r.id for r in raised), reverse=True)
+    seen: list[str] = []
+    after = ""
+    for _ in range(before):
+        page = await room.store.list(AlarmQuery.of_words(status=["open"], limit=5, after=after))
+        seen += (alarm.id for alarm in page.alarms)
+        after = page.next
+    await room.store.resolve(seen[-1], "li")
+    rest = await pages(room, AlarmQuery.of_words(status=["open"], limit=5, after=after))
+    assert seen + rest == sorted((r.id for r in raised), reverse=True)
 
 
 async def test_a_rare_match_costs_a_bounded_look(room: AlarmRoom, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +114,10 @@ async def test_bad_words_are_refused() -> None:
     assert {problem.path for problem in caught.value.problems} == {"status", "level", "limit"}
 
 
-async def test_a_bad_place_is_refused(room: AlarmRoom) -> None:
+@pytest.mark.parametrize("after", ["x", "5-x", "٣-alarm_1", f"{10**16}-alarm_1", "1-alarm_1\0"])
+async def test_a_bad_place_is_refused(room: AlarmRoom, after: str) -> None:
     with pytest.raises(Invalid, match="no place"):
-        await room.store.list(AlarmQuery(after="x"))
+        await room.store.list(AlarmQuery(after=after))
 
 
 @pytest.mark.parametrize(("field", "text"), [("level", "Loud"), ("count", "many"), ("data", "{"), ("status", "")])
@@ -122,14 +128,15 @@ async def test_one_that_a_hand_has_spoilt_hides_no_other(room: AlarmRoom, field:
 
 
 async def test_rows_for_csv(room: AlarmRoom) -> None:
-    await room.store.raise_(hot("a:1", title="=cmd()", actual="-5", tags=["x"]))
+    await room.store.raise_(hot("a:1", title="=cmd()\x1b[2J\0", actual="-5", threshold="\n=1", tags=["x"]))
     room.advance(1)
     await room.store.raise_many([hot(f"a:{n}", title="plain") for n in range(2, 6)])
     rows = [row async for row in export_rows(room.store, AlarmQuery(limit=2))]
     assert rows[0][:5] == ["id", "title", "description", "level", "status"]
     assert len(rows) == 6
     last = dict(zip(rows[0], rows[-1], strict=True))
-    assert (last["title"], last["actual_value"], last["tags"], last["resolved_at"]) == ("'=cmd()", "-5", '["x"]', "")
+    assert (last["title"], last["threshold_value"]) == ("'=cmd()\ufffd[2J\ufffd", "'\n=1")
+    assert (last["actual_value"], last["tags"], last["resolved_at"]) == ("-5", '["x"]', "")
 
 
 @pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)

@@ -274,6 +274,19 @@ async def test_a_removed_target_is_dropped_and_swept(room: NotifyRoom, web: Web)
         await until(is_swept)
 
 
+async def test_a_target_that_was_turned_off_gets_nothing_more(room: NotifyRoom, web: Web) -> None:
+    await put(room, web, "ops")
+    web.text("/ops", "down", 500)
+    async with room.keeper():
+        await room.event("raised")
+        await until(lambda: len(web.asked) == 1)
+        await room.store.put({"targets": {"ops": {"url": f"{web.address}/ops", "enabled": False}}})
+        room.advance(6)
+        await room.quiet()
+    (ended,) = await room.store.ended()
+    assert (ended.status, ended.error, len(web.asked)) == ("dropped", "it is off", 1)
+
+
 async def test_a_second_keeper_waits_and_takes_over(room: NotifyRoom, web: Web) -> None:
     await put(room, web, "ops")
     async with room.keeper("first") as first:

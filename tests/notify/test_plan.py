@@ -299,3 +299,60 @@ def test_an_alarm_that_nobody_wanted_does_not_escalate() -> None:
     desk = Desk(policy(routes=[], escalation=CHAIN))
     assert desk.round(alarm()).unrouted == 1
     assert desk.timers == {} and desk.told == {}
+
+
+def test_who_escalates_by_hand_takes_the_next_step_also_after_an_acknowledgement() -> None:
+    desk = Desk(policy(escalation=CHAIN))
+    desk.round(alarm())
+    desk.round(alarm("acknowledged"))
+    assert desk.timers == {}
+    by_hand = alarm("escalated", status="Escalated", who="ada", at=NOW + 1000)
+    desk.round(by_hand, at=NOW + 1000)
+    assert desk.jobs() == {"a": ["raised alarm_1", "escalated alarm_1"], "b": ["escalated alarm_1"]}
+    assert desk.timers == {"alarm_1": NOW + 241_000}, "the step after it comes at its distance"
+    desk.round(by_hand, at=NOW + 2000)
+    assert desk.jobs()["c"] == ["escalated alarm_1"]
+    assert desk.timers == {}, "nobody is left"
+
+
+def test_an_escalation_by_timer_leaves_the_chain_as_it_is() -> None:
+    desk = Desk(policy(escalation=CHAIN))
+    desk.round(alarm())
+    desk.round(alarm("escalated", status="Escalated", at=NOW + 1000), at=NOW + 1000)
+    assert "b" not in desk.jobs()
+    assert desk.timers == {"alarm_1": NOW + 60_000}
+
+
+def test_an_alarm_that_gets_worse_meets_the_steps_of_its_new_level() -> None:
+    chain = [{"after_s": 60, "targets": ["b"], "min_level": "Critical"}, {"after_s": 300, "targets": ["c"]}]
+    desk = Desk(policy(escalation=chain))
+    desk.round(alarm())
+    desk.round(alarm("level", level="Critical", at=NOW + 1000), at=NOW + 1000)
+    assert desk.timers == {"alarm_1": NOW + 60_000}
+    desk.round(at=NOW + 60_000, due={"alarm_1": FACTS})
+    assert desk.jobs()["b"] == ["escalated alarm_1"]
+    desk.round(alarm("level", level="Critical", at=NOW + 61_000), at=NOW + 61_000)
+    assert desk.timers == {"alarm_1": NOW + 300_000}, "a step is taken once"
+
+
+def test_an_alarm_that_is_told_only_once_it_is_worse_climbs_the_chain() -> None:
+    desk = Desk(policy(routes=[{"targets": ["a"], "min_level": "High"}], escalation=CHAIN))
+    assert desk.round(alarm(level="Medium")).unrouted == 1
+    desk.round(alarm("level", level="Critical", at=NOW + 1000), at=NOW + 1000)
+    assert desk.timers == {"alarm_1": NOW + 61_000}
+
+
+def test_an_acknowledged_alarm_that_gets_worse_is_told_and_does_not_climb() -> None:
+    chain = [{"after_s": 60, "targets": ["b"], "min_level": "Critical"}]
+    desk = Desk(policy(escalation=chain))
+    desk.round(alarm())
+    desk.round(alarm("acknowledged"))
+    desk.round(alarm("level", level="Critical", status="Acknowledged"))
+    assert desk.timers == {}
+
+
+def test_an_alarm_that_is_told_only_when_it_escalates_climbs_the_chain() -> None:
+    desk = Desk(policy(targets={"a": HOOK | {"events": ["escalated"]}}, escalation=CHAIN))
+    assert desk.round(alarm()).unrouted == 1
+    desk.round(alarm("escalated", status="Escalated", at=NOW + 1000), at=NOW + 1000)
+    assert desk.timers == {"alarm_1": NOW + 61_000}

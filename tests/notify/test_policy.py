@@ -158,6 +158,14 @@ def test_an_hour_that_comes_twice_ends_after_now() -> None:
     assert quiet.until_ms("Low", second) == ms("2024-10-27 02:30", fold=1)
 
 
+@pytest.mark.parametrize("end", ["02:00", "02:30", "02:59"])
+def test_quiet_hours_whose_end_is_skipped_end_when_the_clocks_go_forward(end: str) -> None:
+    quiet = QuietHours("22:00", end, "Europe/Berlin")
+    forward = ms("2024-03-31 03:00")
+    assert quiet.until_ms("Low", ms("2024-03-31 01:59")) == forward
+    assert quiet.until_ms("Low", forward) == 0
+
+
 def test_critical_passes_quiet_hours_unless_the_policy_says_otherwise() -> None:
     at = ms("2024-01-11 01:00")
     assert NIGHT.until_ms("Critical", at) == 0

@@ -34,3 +34,8 @@ def test_an_error_is_told_without_secrets() -> None:
     for secret in ("p%40ssword", "p@ssword", "t0ken", "abcd", "he4der"):
         assert secret not in found
     assert "example.com" in found
+
+
+def test_an_address_of_ipv6_is_told_as_it_is() -> None:
+    text = "::ffff:7f00:1 is not a public address"
+    assert struck_out(text, Target("http://ann:s3cret@[::ffff:7f00:1]:8080/t0ken")) == text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tradewind import codec
-from tradewind.alarms.record import LEVELS, Alarm, Level, from_redis, level_of
+from tradewind.alarms.record import ALARM_ID, LEVELS, Alarm, Level, from_redis, level_of
 from tradewind.alarms.transitions import OPEN, Status
 from tradewind.errors import Invalid, Problem
 from tradewind.points.plane import PointPlane
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 #: Alarms that one script and one page look at. A page that found less than asked within that says where it stands.
 LOOK, LOOK_MOST = 2_000, 50_000
 MAX_LIMIT = 1_000
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ENDED = (Status.RESOLVED, Status.CLOSED)
 _STATUS_WORDS: dict[str, tuple[Status, ...]] = {status.lower(): (status,) for status in Status}
 _STATUS_WORDS |= {"active": (Status.NEW, Status.ESCALATED), "archived": (Status.CLOSED,), "open": OPEN}
@@ -157,20 +159,21 @@ def _place(after: str) -> tuple[str, str]:
     if not after:
         return "", ""
     ms, _, alarm_id = after.partition("-")
-    if not ms.isdigit() or not alarm_id:
+    if not (ms.isascii() and ms.isdigit() and len(ms) < 16 and ALARM_ID.fullmatch(alarm_id)):
         raise Invalid(f"{after[:80]!r} is no place in a list", code="bad_after", hint="use `next` of the page before")
     return ms, alarm_id
 
 
 def _cell(value: Any) -> str:
-    """As text; a word that a spreadsheet would take for a formula is quoted."""
+    """As text; what a spreadsheet would take for a formula is quoted, what a terminal would obey is struck out."""
     if value is None:
         return ""
     if not isinstance(value, str):
         return codec.encode(value).decode()
-    if value[:1] in ("=", "+", "-", "@", "\t", "\r") and not _is_number(value):
-        return f"'{value}"
-    return value
+    text = _CONTROL.sub("\ufffd", value)
+    if text[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and not _is_number(text):
+        return f"'{text}"
+    return text
 
 
 def _is_number(text: str) -> bool:

@@ -117,7 +117,12 @@ def shelve(
     """Keep alarms quiet for a time; then those that are still open are announced again."""
     from tradewind.tasks.periodic import parse_every
 
-    return _act(ctx.obj, "shelve", ids, note, who, {"duration_s": parse_every(length) / 1000})
+    try:
+        duration_ms = parse_every(length)
+    except Invalid:
+        hint = "give 30s, 10m, 2h or 1d; alarms.shelve_max_s is the longest"
+        raise Invalid(f"--for: an alarm cannot be shelved for {length!r}", code="bad_duration", hint=hint) from None
+    return _act(ctx.obj, "shelve", ids, note, who, {"duration_s": duration_ms / 1000})
 
 
 @app.command()

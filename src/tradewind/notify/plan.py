@@ -25,11 +25,12 @@ UNANSWERED = frozenset({"New", "Escalated"})
 
 class Told(msgspec.Struct, omit_defaults=True):
     """Of one alarm: target → the delivery that told of it; the step of the escalation chain that comes next (-1: none)
-    and since when it counts (ms)."""
+    and since when it counts (ms); `passed`: steps before this one were taken."""
 
     targets: dict[str, str] = {}
     step: int = -1
     since: int = 0
+    passed: int = 0
 
 
 class AlarmFacts(msgspec.Struct, frozen=True):
@@ -84,14 +85,20 @@ class Planner:
             self._follow_up(message)
             return
         places = self._places(message)
+        step = self._step_by_hand(message)
         if message.alarm_id and message.event == "escalated":
             known = self._known.get(message.alarm_id)
-            for name in known.targets if known else ():
+            next_ones = self._policy.escalation[step].targets if step is not None else ()
+            for name in (*(known.targets if known else ()), *next_ones):
                 places.setdefault(name, self._held(message, name))
         used = self._tell(message, places)
         if not used:
             self.unrouted += 1
-        elif message.word == "raised" and message.event != "level":
+        elif message.event == "level":
+            self._rise(message)
+        elif step is not None:
+            self._chain_after(message.alarm_id, message.level, step, self._record(message.alarm_id).since)
+        elif message.alarm_id and (message.word == "raised" or not self._record(message.alarm_id).since):
             self._chain(message.alarm_id, message.level, 0, message.at or self._now_ms)
 
     def escalate(self, alarm_id: str, facts: AlarmFacts | None) -> None:
@@ -117,15 +124,32 @@ class Planner:
             status=facts.status,
         )
         self._tell(message, {name: self._held(message, name) for name in steps[index].targets})
-        following = self._policy.next_step(facts.level, index + 1)
-        # By the distance between the steps: a keeper that comes late does not run through the chain at once.
-        gap_ms = 0 if following is None else int((steps[following].after_s - steps[index].after_s) * 1000)
-        self._chain(alarm_id, facts.level, index + 1, told.since, self._now_ms + gap_ms)
+        self._chain_after(alarm_id, facts.level, index, told.since)
+
+    def _step_by_hand(self, message: Message) -> int | None:
+        """An operator who escalates takes the next step of the chain now, also when an acknowledgement had ended it."""
+        told = self._known.get(message.alarm_id)
+        if message.event != "escalated" or not message.who or told is None:
+            return None
+        return self._policy.next_step(message.level, told.passed)
+
+    def _rise(self, message: Message) -> None:
+        """A worse level may concern steps that the one before did not."""
+        told = self._record(message.alarm_id)
+        first, since = (told.passed, told.since) if told.since else (0, message.at or self._now_ms)
+        if message.status in UNANSWERED and self._policy.next_step(message.level, first) not in (None, told.step):
+            self._chain(message.alarm_id, message.level, first, since)
+
+    def _chain_after(self, alarm_id: str, level: str, step: int, since: int) -> None:
+        """By the distance between the steps: a keeper that comes late does not run through the chain at once."""
+        steps, following = self._policy.escalation, self._policy.next_step(level, step + 1)
+        gap_ms = 0 if following is None else int((steps[following].after_s - steps[step].after_s) * 1000)
+        self._chain(alarm_id, level, step + 1, since, self._now_ms + gap_ms)
 
     def _chain(self, alarm_id: str, level: str, first: int, since: int, due_ms: int = 0) -> None:
         step = self._policy.next_step(level, first)
         told = self._record(alarm_id)
-        told.step, told.since = (-1, since) if step is None else (step, since)
+        told.step, told.since, told.passed = -1 if step is None else step, since, first
         self.timers[alarm_id] = None
         if step is not None:
             self.timers[alarm_id] = due_ms or since + int(self._policy.escalation[step].after_s * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import fnmatch
 from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
@@ -70,9 +71,19 @@ class QuietHours(msgspec.Struct, frozen=True, omit_defaults=True, rename={"start
         if not is_quiet:
             return 0
         over = datetime.combine(day, end, zone)
-        ends_ms = round(over.timestamp() * 1000)
+        first_ms, second_ms = (round(over.replace(fold=fold).timestamp() * 1000) for fold in (0, 1))
+        if second_ms < first_ms:  # clocks go forward over it: it is over when they do
+            first_ms = second_ms = _change_ms(zone, second_ms, first_ms)
         # In the night when clocks go back this time of day comes twice.
-        return ends_ms if ends_ms > now_ms else max(now_ms + 1, round(over.replace(fold=1).timestamp() * 1000))
+        return first_ms if first_ms > now_ms else max(now_ms + 1, second_ms)
+
+
+def _change_ms(zone: ZoneInfo, from_ms: int, to_ms: int) -> int:
+    """When the clocks of that zone change between the two."""
+    before = datetime.fromtimestamp(from_ms / 1000, zone).utcoffset()
+    seconds = range(from_ms // 1000, to_ms // 1000)
+    at = bisect.bisect_left(seconds, True, key=lambda s: datetime.fromtimestamp(s, zone).utcoffset() != before)
+    return (from_ms // 1000 + at) * 1000
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True):

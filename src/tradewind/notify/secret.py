@@ -43,15 +43,22 @@ def struck_out(text: str, target: Target) -> str:
     """The text without anything of the target that could be a secret."""
     scheme, _, rest = target.url.partition("://")
     place, tail = _split(rest)
-    host = place.rpartition("@")[2].partition(":")[0] if _HOSTED.fullmatch(scheme.lower()) else ""
+    hosts = _host(place.rpartition("@")[2]) if _HOSTED.fullmatch(scheme.lower()) else set()
     words = [target.url, rest, tail, *target.headers.values()]
     words += re.split(r"[/?&=@:#,]", rest)
     words += [unquote(word) for word in words]
-    for word in sorted({word for word in words if len(word) >= _SHORTEST and word != host}, key=len, reverse=True):
+    for word in sorted({word for word in words if len(word) >= _SHORTEST and word not in hosts}, key=len, reverse=True):
         # A short one only by itself: `hang` would make `still ***s` of a plain sentence.
         pattern = re.escape(word) if len(word) >= _LONG else rf"(?<!\w){re.escape(word)}(?!\w)"
         text = re.sub(pattern, MASK, text)
     return text
+
+
+def _host(place: str) -> set[str]:
+    """A host, and the groups of an address of IPv6: no secrets."""
+    if place.startswith("["):
+        return set(place.strip("[]").partition("]")[0].split(":"))
+    return {place.partition(":")[0]}
 
 
 def _split(rest: str) -> tuple[str, str]:

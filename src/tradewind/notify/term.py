@@ -147,8 +147,8 @@ class Term:
     async def _deliver(self, job: Job) -> None:
         target = self._policy.targets.get(job.target)
         job.drop_after(self.book.failed)
-        if target is None or job.count <= 0:
-            job.error = job.error if target else "the target was removed"
+        if target is None or not target.enabled or job.count <= 0:
+            job.error = "the target was removed" if target is None else job.error if target.enabled else "it is off"
             await self._end(job, "dropped")
             return
         failure: DeliveryFailed | None = None

@@ -9,8 +9,9 @@
 --   repeat with the same nonce within 5 minutes changes nothing). Level, category and lengths are checked by the caller.
 -- alarm_clear(ctx, rule_id, source, actual, now) → id, or false when none is open. now may be nil.
 -- alarm_end_rule(ctx, rule_id, word) → how many open alarms of a rule that is 'disabled' or 'deleted' were marked and resolved.
--- alarm_read(ctx, id) → the hash as a table or nil. alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other
--- transition that the caller has found legal; h is what alarm_read gave, and is kept up to date.
+-- alarm_read(ctx, id) → the hash as a table; nil when there is none, or only a part of one (somebody's hand in redis-cli).
+-- alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other transition that the caller has found legal; h is what
+-- alarm_read gave, and is kept up to date.
 -- notify_put(ctx, name, value, …) puts an entry into notify:outbox. Of both streams the oldest go when there are too many; what
 -- nobody had read of them is counted: journal_dropped:{reader} in alarm:figures, dropped in notify:figures.
 -- Keys built here from the prefix: alarm:{id}, alarm:category:, alarm:level:, alarm:status:, alarm:date:, alarm:buckets:,
@@ -21,6 +22,10 @@ local alarm_context, alarm_iso, notify_put
 do
   local PRIORITY = { Critical = '5', High = '4', Medium = '3', Low = '2', Info = '1' }
   local OPEN = { New = true, Acknowledged = true, Escalated = true, Suppressed = true }
+  local ENDED = { Resolved = true, Closed = true }
+  local TEXTS = { 'id', 'title', 'description', 'category', 'priority', 'source_point', 'actual_value', 'data', 'rule_id' }
+  local NUMBERS = { 'count', 'first_seen', 'last_seen', 'announced_ms', 'version' }
+  local MAYBE_NUMBERS = { 'escalate_ms', 'shelved_until', 'ended_ms', 'escalations' }
   local NONCE_MS, TALKERS, RELEASE = 300000, 1000, 100
   -- Entries that leave a full journal together; readers are fields of station:cursors, SQL is one from the beginning.
   local CUT, READERS = 100, 'alarm:journal@'
@@ -69,12 +74,21 @@ do
     return ctx
   end
 
+  -- What the scripts count on: half a record must not stop those of the others.
+  local function is_whole(h)
+    if not (PRIORITY[h.level] and (OPEN[h.status] or ENDED[h.status])) then return false end
+    for _, name in ipairs(TEXTS) do if not h[name] then return false end end
+    for _, name in ipairs(NUMBERS) do if not tonumber(h[name]) then return false end end
+    for _, name in ipairs(MAYBE_NUMBERS) do if h[name] and not tonumber(h[name]) then return false end end
+    return OPEN[h.status] or h.ended_ms ~= nil
+  end
+
   alarm_read = function(ctx, id)
     local flat = redis.call('HGETALL', ctx.prefix .. 'alarm:' .. id)
     if #flat == 0 then return nil end
     local h = {}
     for i = 1, #flat, 2 do h[flat[i]] = flat[i + 1] end
-    return h
+    return is_whole(h) and h or nil
   end
 
   -- Everything that follows from the record: where the id must stand, and the texts kept beside it.

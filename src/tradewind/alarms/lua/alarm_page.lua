@@ -30,13 +30,22 @@ local function fits(id)
   return true
 end
 
--- From the place of the last one if it still stands there: many may have the same time.
+-- From the place of the last one, or where it stood if it has left the list: many may have the same time.
+local function place_after()
+  local rank = redis.call('ZSCORE', KEYS[1], last_id) == last_ms and redis.call('ZREVRANK', KEYS[1], last_id)
+  if rank then return rank + 1 end
+  local from, to = redis.call('ZCOUNT', KEYS[1], '(' .. last_ms, '+inf'), redis.call('ZCOUNT', KEYS[1], last_ms, '+inf')
+  while from < to do
+    local middle = math.floor((from + to) / 2)
+    if redis.call('ZRANGE', KEYS[1], middle, middle, 'REV')[1] > last_id then from = middle + 1 else to = middle end
+  end
+  return from
+end
 local ids
-local rank = last_id ~= '' and redis.call('ZSCORE', KEYS[1], last_id) == last_ms and redis.call('ZREVRANK', KEYS[1], last_id)
-if rank then
-  ids = redis.call('ZRANGE', KEYS[1], rank + 1, rank + look, 'REV', 'WITHSCORES')
+if last_ms ~= '' then
+  local from = place_after()
+  ids = redis.call('ZRANGE', KEYS[1], from, from + look - 1, 'REV', 'WITHSCORES')
 else
-  if last_ms ~= '' then high = last_ms end
   ids = redis.call('ZRANGE', KEYS[1], high, low, 'BYSCORE', 'REV', 'LIMIT', 0, look, 'WITHSCORES')
 end
 local found, at, is_end = {}, { '', '' }, #ids < 2 * look
@@ -44,12 +53,10 @@ for n = 1, #ids, 2 do
   local id, ms = ids[n], ids[n + 1]
   if low ~= '-inf' and tonumber(ms) < tonumber(low) then is_end = true break end
   at = { ms, id }
-  if last_ms == '' or tonumber(ms) < tonumber(last_ms) or (ms == last_ms and id < last_id) then
-    if fits(id) then
-      local flat = redis.call('HGETALL', A .. id)
-      if #flat > 0 then found[#found + 1] = flat end
-      if #found == want then is_end = is_end and n + 2 > #ids break end
-    end
+  if fits(id) then
+    local flat = redis.call('HGETALL', A .. id)
+    if #flat > 0 then found[#found + 1] = flat end
+    if #found == want then is_end = is_end and n + 2 > #ids break end
   end
 end
 if is_end then at = { '', '' } end

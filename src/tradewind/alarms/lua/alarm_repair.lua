@@ -12,7 +12,7 @@ local known = {}
 local function record(id)
   if known[id] == nil then
     local h = alarm_read(ctx, id)
-    known[id] = h and h.status and h.rule_id and { h = h, places = alarm_places(ctx, h) } or false
+    known[id] = h and { h = h, places = alarm_places(ctx, h) } or false
   end
   return known[id]
 end
