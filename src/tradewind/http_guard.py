@@ -29,7 +29,8 @@ LINK_LOCAL: tuple[Network, ...] = (
 _NOT_PUBLIC = """
 0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
 192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4
-::/128 ::1/128 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 fc00::/7 fe80::/10 fec0::/10 ff00::/8
+::/128 ::1/128 ::ffff:0:0:0/96 64:ff9b:1::/48 100::/64 2001::/23 2001:db8::/32 3fff::/20 5f00::/16 fc00::/7 fe80::/10
+fec0::/10 ff00::/8
 """
 #: Everything that is not the public internet.
 NOT_PUBLIC: tuple[Network, ...] = tuple(ipaddress.ip_network(text) for text in _NOT_PUBLIC.split())
@@ -112,14 +113,15 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 def is_refused(address: str, refused: Sequence[Network] = LINK_LOCAL) -> bool:
-    """Also when an IPv4 address hides in an IPv6 one (`::ffff:169.254.169.254`, 6to4, NAT64)."""
+    """Also when an IPv4 address hides in an IPv6 one (`::ffff:169.254.169.254`, `::ffff:0:…`, 6to4, NAT64)."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     candidates: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [ip]
     if isinstance(ip, ipaddress.IPv6Address):
         candidates += [inner for inner in (ip.ipv4_mapped, ip.sixtofour) if inner is not None]
-        if ip in _NAT64 or int(ip) >> 32 == 0:
+        if ip in _NAT64 or ip in _TRANSLATED or int(ip) >> 32 == 0:
             candidates.append(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF))
     return any(candidate in network for candidate in candidates for network in refused)
 
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_TRANSLATED = ipaddress.ip_network("::ffff:0:0:0/96")

@@ -205,12 +205,13 @@ class AlarmSettings(_Group):
 
 
 class NotifySettings(_Group):
-    """`allow_private`: webhooks may go to loopback, link-local and private addresses; `allow_hosts` only to these."""
+    """`allow_private`: webhooks may go to loopback, link-local and private addresses; `allow_hosts` only to these.
+    `max_attempts`: with the waits between them these are about a day."""
 
     allow_private: bool = False
     allow_hosts: Words = []
     timeout_s: Seconds = 10
-    max_attempts: Count = 8
+    max_attempts: Count = 400
     group_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
     group_interval_s: Seconds = 300
     outbox_max: Count = 100_000

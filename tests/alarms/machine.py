@@ -105,7 +105,7 @@ class AlarmMachine(RuleBasedStateMachine):
         self.cutting.is_cut |= cut
         self.slots.append((name, source))
         more = {"level": level, "latched": latched, "category": f"c{len(source) % 2}"}
-        other = [RULES[0]] if inhibited and self.with_chance and name != RULES[0] else []
+        other = [rule for rule in RULES if rule != name] if inhibited and self.with_chance else []
         self.count([hot(source, name, inhibited_by=other, **more)] * times)
 
     @rule(channel=st.sampled_from(("1", "2")), is_over=st.booleans())
@@ -143,8 +143,8 @@ class AlarmMachine(RuleBasedStateMachine):
         known = ["alarm_unknown", *self.counts][::-1]
         chosen = [known[n % len(known)] for n in pick]
         acted = self.run(self.room.store.act(action, chosen, "li", "note", duration_s=60))
-        if twice and action is not Action.SHELVE:
-            again = self.run(self.room.store.act(action, chosen, "li"))
+        if twice:
+            again = self.run(self.room.store.act(action, chosen, "li", duration_s=60))
             assert not any(a.is_changed for a in again)
             assert [(a.status, a.version) for a in again] == [(a.status, a.version) for a in acted]
 
@@ -182,6 +182,11 @@ class AlarmMachine(RuleBasedStateMachine):
                 assert records[alarm_id]["status"] == entries[-1]["to"]
         causes = {h["cause"] for h in records.values() if "cause" in h}
         assert all(Status(records[cause]["status"]).is_open for cause in causes), "suppressed by one that has ended"
+        for alarm_id in records:
+            seen = [alarm_id]
+            while cause := records[seen[-1]].get("cause"):
+                assert cause not in seen, f"suppressed by itself, through {seen}"
+                seen.append(cause)
         assert set(records) | self.removed == set(self.counts) == set(steps), "lost or doubled"
         counts = {i: int(h["count"]) for i, h in records.items()}
         assert counts == {i: self.counts[i] for i in records}, "counted twice, or not"

@@ -111,11 +111,18 @@ async def test_a_journal_is_whole_before_and_after_it_is_in_sql(room: AlarmRoom,
     assert await room.store.history(alarm_id) == [*before, (await room.store.history(alarm_id))[-1]]
     assert await drain(room) == 1 and await drain(room) == 0
     assert await rows(sql) == 4
-    assert room.journal is not None
-    now = room.clock.now_ms()
-    first = await room.journal.between(0, now, limit=3)
-    rest = await room.journal.between(0, now, after=(first[-1].at_ms, first[-1].alarm_id, first[-1].version))
-    assert [e.version for e in (*first, *rest)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)
+async def test_a_journal_is_whole_however_much_waits(link: Link, key_prefix: str) -> None:
+    room = AlarmRoom(link, key_prefix)
+    raised = await room.store.raise_(hot())
+    pipe = room.redis.pipeline(transaction=False)
+    for _ in range(10_050):
+        pipe.xadd(room.keys.alarm_journal(), {"id": "alarm_other"})
+    await pipe.execute()
+    await room.store.acknowledge(raised.id, "li")
+    assert await room.events(raised.id) == ["raised", "acknowledged"]
 
 
 @on_every_database
@@ -148,7 +155,6 @@ async def test_an_alarm_that_left_redis_is_found_in_sql_until_its_journal_is_too
     assert await room.events(alarm_id) == ["raised", "acknowledged", "cleared", "closed", "removed"]
     journal, now = room.journal, room.clock.now_ms()
     assert journal is not None
-    assert [alarm.id for alarm in await journal.closed(0, now)] == [alarm_id]
     assert await journal.purge(now) == 0
     assert await journal.purge(now + 1) == 1
     assert await room.events(alarm_id) == []

@@ -66,6 +66,39 @@ async def test_a_shelved_alarm_comes_back_and_is_announced_again(room: AlarmRoom
     await room.audit()
 
 
+async def test_to_shelve_again_for_as_long_changes_nothing_within_a_hundredth(room: AlarmRoom) -> None:
+    raised = await room.store.raise_(hot())
+    first = await room.store.shelve(raised.id, "li", duration_s=3600)
+    until = (await room.store.get(raised.id)).shelved_until
+    room.advance(35.9)
+    again = await room.store.shelve(raised.id, "li", duration_s=3600)
+    assert (again.is_changed, again.version) == (False, first.version)
+    assert (await room.store.get(raised.id)).shelved_until == until
+    room.advance(0.1)
+    assert (await room.store.shelve(raised.id, "li", duration_s=3600)).is_changed
+    short = await room.store.raise_(hot("a:1"))
+    await room.store.shelve(short.id, "li", duration_s=60)
+    room.advance(4.9)
+    assert not (await room.store.shelve(short.id, "li", duration_s=60)).is_changed
+    assert await room.events(short.id) == ["raised", "shelved"]
+    room.advance(0.1)
+    assert (await room.store.shelve(short.id, "li", duration_s=60)).is_changed
+    over = await room.store.raise_(hot("a:2"))
+    await room.store.shelve(over.id, "li", duration_s=1)
+    room.advance(2)  # and nobody has ended it
+    assert (await room.store.shelve(over.id, "li", duration_s=1)).is_changed
+    await room.audit()
+
+
+async def test_an_acknowledged_alarm_that_gets_worse_stays_so_and_is_told(room: AlarmRoom) -> None:
+    raised = await room.store.raise_(hot(level="Low"))
+    await room.store.acknowledge(raised.id, "li")
+    await room.store.raise_(hot(level="Critical"))
+    alarm = await room.store.get(raised.id)
+    assert (alarm.status, alarm.level, alarm.acknowledged_by) == ("Acknowledged", "Critical", "li")
+    assert await told(room, raised.id) == ["raised", "acknowledged", "level"]
+
+
 async def test_a_shelved_alarm_whose_condition_ends_does_not_come_back(room: AlarmRoom) -> None:
     raised = await room.store.raise_(hot())
     await room.store.shelve(raised.id, "li", duration_s=60)
@@ -129,6 +162,40 @@ async def test_a_rule_may_name_the_rules_that_inhibit_it(room: AlarmRoom) -> Non
     assert [(await room.store.get(a.id)).cause for a in (one, far)] == [high.id, high.id]
     await room.store.resolve(high.id, "li")
     assert [await room.status(a.id) for a in (one, far)] == ["New", "New"]
+    await room.audit()
+
+
+async def test_one_with_two_causes_stays_suppressed_until_both_have_ended(room: AlarmRoom) -> None:
+    first, second = await room.store.raise_many([hot(rule_id="ra"), hot(rule_id="rb")])
+    one = await room.store.raise_(hot(rule_id="h", inhibited_by=["ra", "rb"]))
+    shelved = await room.store.raise_(hot("comsrv:1001:m:2", rule_id="h", inhibited_by=["ra", "rb"]))
+    await room.store.shelve(shelved.id, "li", duration_s=600)
+    assert (await room.store.get(one.id)).cause == first.id
+    await room.store.resolve(first.id, "li")
+    for alarm in (await room.store.get(one.id), await room.store.get(shelved.id)):
+        assert (alarm.status, alarm.cause) == ("Suppressed", second.id)
+    await room.audit()
+    off = await room.store.raise_(channel())
+    await room.store.clear("rb", "comsrv:1001:m:10001")
+    assert (await room.store.get(one.id)).cause == off.id, "a channel is a cause, too"
+    assert await told(room, one.id) == []
+    await room.store.clear("station", "comsrv:1001")
+    assert [await room.status(a.id) for a in (one, shelved)] == ["New", "Suppressed"]
+    assert (await room.store.get(shelved.id)).cause is None
+    assert await told(room, one.id) == ["released"]
+    await room.audit()
+
+
+async def test_two_alarms_do_not_suppress_each_other_for_ever(room: AlarmRoom) -> None:
+    root = await room.store.raise_(hot(rule_id="root"))
+    a = await room.store.raise_(hot(rule_id="a", inhibited_by=["a", "b", "root"]))
+    b = await room.store.raise_(hot(rule_id="b", inhibited_by=["a"]))
+    c = await room.store.raise_(hot("comsrv:1:m:1", rule_id="c", inhibited_by=["b"]))
+    assert [(await room.store.get(x.id)).cause for x in (a, b, c)] == [root.id, a.id, b.id]
+    await room.store.resolve(root.id, "li")
+    assert [await room.status(x.id) for x in (a, b, c)] == ["New", "Suppressed", "Suppressed"]
+    await room.store.resolve(a.id, "li")
+    assert [await room.status(x.id) for x in (b, c)] == ["New", "Suppressed"]
     await room.audit()
 
 

@@ -13,9 +13,11 @@ import pytest
 from tests.api.conftest import Eventually, SmallStation, ask
 from tests.api.flow_station import Flows
 from tradewind import codec
+from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.recorder import AlarmRecorder
 from tradewind.api import create_app
-from tradewind.clock import iso, now_ms
+from tradewind.clock import FakeClock, iso, now_ms
+from tradewind.points.plane import PointPlane
 
 ACTIONS = ("acknowledge", "resolve", "suppress", "shelve", "unshelve", "escalate", "close")
 
@@ -73,6 +75,7 @@ async def test_an_operator_acts_and_what_is_forbidden_is_409_with_what_is_allowe
     shelved = await api.post(f"/alarms/{alarm}/shelve", wish)
     assert shelved["status"] == "Suppressed" and shelved["shelved_until"] == until_ms
     assert await api.post(f"/alarms/{alarm}/shelve", wish) == shelved, "asked again, nothing changes"
+    assert await api.post(f"/alarms/{alarm}/shelve", {"duration_s": 600}) == shelved
     assert (await api.post(f"/alarms/{alarm}/unshelve"))["status"] == "New"
     assert (await api.post(f"/alarms/{alarm}/escalate"))["status"] == "Escalated"
     assert (await api.post(f"/alarms/{alarm}/suppress", {"who": "eve"}))["held_by"] == "eve"
@@ -147,6 +150,42 @@ async def test_filters_combine_and_pages_follow_each_other(api: Flows) -> None:
         await api.ask("GET", "/alarms", 422, params=query)
 
 
+@pytest.mark.parametrize("path", ["/alarms", "/alarms/export", "/alarms/live"])
+async def test_an_empty_filter_or_period_is_refused_and_does_not_show_everything(api: Flows, path: str) -> None:
+    for name in ("status", "level", "category", "source", "rule_id"):
+        error = (await api.ask("GET", path, 422, params={name: ","[: name == "level"]}))["error"]
+        assert [problem["path"] for problem in error["problems"]] == [name]
+    assert await api.error("GET", path, 422, params={"from": "1h", "to": "2h"}) == "bad_period"
+
+
+async def test_alarms_that_left_redis_are_listed_and_exported(api: Flows, station: SmallStation) -> None:
+    gone = [(await raised(api, f"pump{n}", level="High"))["id"] for n in range(2)]
+    kept = (await raised(api, "door"))["id"]
+    await api.post("/alarms/acknowledge", {"ids": gone})
+    await api.post("/alarms/resolve", {"ids": gone})
+    await leave(station)
+    assert [each["id"] for each in (await api.get("/alarms"))["items"]] == [kept]
+    page = await api.get("/alarms", archived="true", limit=2)
+    rest = await api.get("/alarms", archived="true", limit=2, cursor=page["next_cursor"])
+    items = page["items"] + rest["items"]
+    assert [each["id"] for each in items] == [kept, *reversed(gone)] and rest["next_cursor"] is None
+    assert items[1] == {name: each for name, each in (await api.get(f"/alarms/{gone[1]}")).items() if name in items[0]}
+    assert [each["id"] for each in (await api.get("/alarms", status="archived"))["items"]] == [*reversed(gone)]
+    answer = await api.client.get("/api/v1/alarms/export", params={"archived": "true", "source": "pump*"})
+    assert [row["status"] for row in csv.DictReader(io.StringIO(answer.text))] == ["Closed"] * 2
+    assert await api.error("GET", "/alarms", 422, params={"archived": "maybe"}) == "unknown_archived"
+    await api.ask("GET", "/alarms/live", 422, params={"archived": "true"})
+
+
+async def leave(station: SmallStation) -> None:
+    """Time passes, and what is old goes to SQL."""
+    plane, journal = station.rules.plane, station.rules.alarms._journal
+    assert journal is not None
+    later = PointPlane(plane.link, plane.all_settings, FakeClock(now_ms() + 40 * 86_400_000))
+    await AlarmKeeper(later, journal.sql).tick()
+    await AlarmRecorder(plane, journal).step()
+
+
 async def test_the_export_is_csv_of_what_the_filters_leave(api: Flows) -> None:
     await raised(api, "a", title='=cmd("x"), "quoted"\nline')
     await raised(api, "b", level="Low")
@@ -170,7 +209,8 @@ async def test_figures_count_what_happened(api: Flows) -> None:
     assert found["resolve_rate"] == pytest.approx(1 / 3) and found["acknowledge_s"] >= 0
     assert found["talkers"][0] == {"rule_id": "external", "source": "p0", "raised": 2}
     assert len((await api.get("/alarms/statistics", talkers=1))["talkers"]) == 1
-    await api.ask("GET", "/alarms/statistics", 422, params={"talkers": 0})
+    for wrong in ("0", "2.7", "x"):
+        await api.ask("GET", "/alarms/statistics", 422, params={"talkers": wrong})
     text = (await api.client.get("/metrics")).text
     assert 'tradewind_alarms_open{level="High"} 2.0' in text and "tradewind_alarms_resolved_total 1.0" in text
 

@@ -75,6 +75,23 @@ def test_wrong_words_are_told(cli: Cli, source: str) -> None:
     assert cli("alarm", "list", "--from", "yesterday").code == 2
 
 
+def test_those_that_left_redis_are_asked_for(cli: Cli, source: str) -> None:
+    alarm = raised(cli, source)
+    cli("alarm", "resolve", alarm)
+    assert cli("alarm", "list", "--source", source, "--json").json["items"] == []
+    found = cli("alarm", "list", "--source", source, "--archived", "--json")
+    assert [item["id"] for item in found.json["items"]] == [alarm], "all, also those that have ended"
+    text = cli("alarm", "export", "--source", source, "--archived")
+    assert [row["id"] for row in csv.DictReader(text.out.splitlines())] == [alarm]
+    found = cli("alarm", "export", "--source", source, "--archived", "--json")
+    assert [item["id"] for item in found.json["items"]] == [alarm]
+
+
+def test_an_empty_filter_is_refused(cli: Cli, source: str) -> None:
+    for flag in ("--source", "--rule", "--category", "--status", "--level"):
+        assert cli("alarm", "list", flag, "").code == 2, flag
+
+
 def test_a_list_says_that_there_are_more(cli: Cli, source: str) -> None:
     for n in range(3):
         raised(cli, f"{source}{n}")

@@ -153,3 +153,8 @@ def test_waits_grow_with_a_share_of_chance_up_to_a_bound() -> None:
     assert wait_ms(3, chance=0.0) == full[2] // 2
     assert wait_ms(1, retry_after_s=60) == 60_000
     assert len({wait_ms(5) for _ in range(20)}) > 10
+
+
+def test_attempts_last_for_a_day() -> None:
+    waits = [wait_ms(n, chance=0.5) for n in range(1, NotifySettings().max_attempts)]
+    assert 24 <= sum(waits) / 3_600_000 < 30

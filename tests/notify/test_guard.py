@@ -44,11 +44,18 @@ async def refusal(url: str, **settings: object) -> str:
         ("::1", True), ("::", True), ("fe80::1%eth0", True), ("fd12::1", True), ("fc00::1", True), ("ff02::1", True),
         ("::ffff:127.0.0.1", True), ("::ffff:8.8.8.8", False), ("::127.0.0.1", True), ("2002:7f00:1::", True),
         ("64:ff9b::7f00:1", True), ("64:ff9b::808:808", False), ("2001:0:4136:e378::1", True),
-        ("2606:4700::1", False),
+        ("2606:4700::1", False), ("::ffff:0:8.8.8.8", True), ("::ffff:0:7f00:1", True), ("3fff::1", True),
+        ("3fff:fff:ffff::1", True), ("4000::1", False), ("5f00::1", True), ("5f01::1", False),
     ],
 )  # fmt: skip
 def test_only_public_addresses_pass(address: str, refused: bool) -> None:
     assert is_refused(address, NOT_PUBLIC) is refused
+
+
+def test_a_link_local_address_hides_in_no_other() -> None:
+    for address in ("::ffff:169.254.169.254", "::ffff:0:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::"):
+        assert is_refused(address), address
+    assert not is_refused("::ffff:0:8.8.8.8")
 
 
 HOSTS = [

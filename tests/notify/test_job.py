@@ -38,6 +38,23 @@ def test_a_large_group_counts_all_and_lists_the_worst() -> None:
     assert told.text.endswith(f"… and {5010 - LISTED} more of the same or a lower level")
 
 
+def test_a_late_delivery_says_when_it_was_and_what_is_so_now() -> None:
+    job = Job("j", "ops", 0)
+    job.add(alarm(1))
+    at = 1_700_000_000_001
+    assert not job.is_late(at + 600_000) and job.is_late(at + 600_001)
+    told = parcel(job, {"alarm_1": "Resolved"})
+    assert told.title == "[High] alarm 1 (2023-11-14T22:13:20.001Z, now Resolved)"
+    assert told.text == "2023-11-14T22:13:20.001Z High raised: alarm 1 too hot, now Resolved"
+    assert told.document["messages"][0]["now"] == "Resolved"
+    assert parcel(job, {}).title == "[High] alarm 1 (2023-11-14T22:13:20.001Z)"
+    job.add(alarm(2))
+    told = parcel(job, {"alarm_1": "Closed", "alarm_2": ""})
+    assert told.title == "[High] 2 messages: 2 raised (since 2023-11-14T22:13:20.001Z)"
+    assert [line.endswith("now Closed") for line in told.text.splitlines()] == [True, False]
+    assert "now" not in told.document["messages"][1]
+
+
 def test_good_news_alone_is_called_so() -> None:
     job = Job("j", "ops", 0)
     job.add(alarm(1, "cleared"))

@@ -141,6 +141,20 @@ def test_in_a_flood_a_target_is_told_once_in_an_interval() -> None:
     assert calm.job("a").due_ms == NOW + 5000, "the first of a flood is told soon"
 
 
+def test_a_critical_one_waits_in_no_flood() -> None:
+    desk = Desk(policy())
+    desk.book.last["a"] = NOW
+    desk.round(alarm(flood=True))
+    assert desk.job("a").due_ms == NOW + 300_000
+    desk.round(alarm("raised", "alarm_2", level="Critical", flood=True), at=NOW + 1000)
+    assert desk.job("a").due_ms == NOW + 6000
+    worse = Desk(policy())
+    worse.book.last["a"] = NOW
+    worse.round(alarm(flood=True))
+    worse.round(alarm("level", level="Critical", flood=True), at=NOW + 1000)
+    assert worse.job("a").due_ms == NOW + 6000, "also one that becomes so"
+
+
 def test_the_waits_of_a_target_go_before_those_of_the_policy() -> None:
     desk = Desk(policy(group_wait_s=1, targets={"b": HOOK | {"group_wait_s": 0}}, routes=[{"targets": ["a", "b"]}]))
     desk.round(alarm())

@@ -160,6 +160,23 @@ async def test_a_replica_that_takes_no_writes_is_unavailable(opened: Open, redis
             await link.client.set("a", 1)
 
 
+async def test_a_reader_that_a_fail_over_unblocks_is_told_that_the_server_is_in_trouble(
+    opened: Open, redis_7: Server, key_prefix: str
+) -> None:
+    link = await opened(redis_7.url)
+    reader = link.new_client(20)
+    try:
+        number = await reader.client_id()
+        reading = asyncio.create_task(reader.xread({key_prefix: "$"}, block=20_000))
+        async with asyncio.timeout(10):
+            while not await link.client.execute_command("CLIENT", "UNBLOCK", number, "ERROR"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        with pytest.raises(Unavailable, match="UNBLOCKED"), translated(link):
+            await reading
+    finally:
+        await reader.aclose()
+
+
 async def test_the_fault_of_a_command_is_not_translated(opened: Open, redis_7: Server, key_prefix: str) -> None:
     link = await opened(redis_7.url)
     await link.client.set(key_prefix, 1)

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Row, Select, Table, and_, delete, or_, select
+from sqlalchemy import Row, Select, Table, delete, select
 
 from tradewind import codec
 from tradewind.alarms.journal_entry import JournalEntry
@@ -85,32 +85,12 @@ class AlarmJournal:
         """The transitions of one alarm, oldest first."""
         table = alarm_journal.c
         query = select(alarm_journal).where(table.alarm_id == alarm_id).order_by(table.version)
-        return [JournalEntry._make(row) for row in await self._rows(query)]
-
-    async def between(
-        self, from_ms: int, to_ms: int, *, limit: int = 1000, after: tuple[int, str, int] | None = None
-    ) -> list[JournalEntry]:
-        """The transitions of all alarms in that time, oldest first, after (at_ms, alarm_id, version) of one seen."""
-        table = alarm_journal.c
-        query = select(alarm_journal).where(table.at_ms >= from_ms, table.at_ms <= to_ms)
-        if after is not None:
-            at, alarm_id, version = after
-            same = and_(table.at_ms == at, table.alarm_id == alarm_id, table.version > version)
-            query = query.where(or_(table.at_ms > at, and_(table.at_ms == at, table.alarm_id > alarm_id), same))
-        query = query.order_by(table.at_ms, table.alarm_id, table.version).limit(limit)
-        return [JournalEntry._make(row) for row in await self._rows(query)]
+        return [JournalEntry._make(row) for row in await self.rows(query)]
 
     async def snapshot(self, alarm_id: str) -> Alarm | None:
         """An alarm that has left Redis, as it was last."""
-        rows = await self._rows(select(alarms_closed.c.record).where(alarms_closed.c.id == alarm_id))
+        rows = await self.rows(select(alarms_closed.c.record).where(alarms_closed.c.id == alarm_id))
         return from_fields(codec.decode(rows[0].record)) if rows else None
-
-    async def closed(self, from_ms: int, to_ms: int, limit: int = 100) -> list[Alarm]:
-        """Alarms that were created in that time and have left Redis, newest first."""
-        table = alarms_closed.c
-        query = select(table.record).where(table.created_ms >= from_ms, table.created_ms <= to_ms)
-        rows = await self._rows(query.order_by(table.created_ms.desc(), table.id.desc()).limit(limit))
-        return [alarm for alarm in (from_fields(codec.decode(row.record)) for row in rows) if alarm is not None]
 
     async def purge(self, before_ms: int) -> int:
         """Forget alarms that left Redis before that, with their journal; how many. Others keep theirs, however old."""
@@ -118,7 +98,7 @@ class AlarmJournal:
         while True:
             table = alarms_closed.c
             query = select(table.id).where(table.removed_ms < before_ms).order_by(table.removed_ms).limit(_DELETE)
-            old = [row.id for row in await self._rows(query)]
+            old = [row.id for row in await self.rows(query)]
             if old:
                 async with self.sql.write("delete old journals of alarms") as connection:
                     await connection.execute(delete(alarm_journal).where(alarm_journal.c.alarm_id.in_(old)))
@@ -127,7 +107,7 @@ class AlarmJournal:
             if len(old) < _DELETE:
                 return total
 
-    async def _rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
+    async def rows(self, query: Select[Any]) -> Sequence[Row[Any]]:
         async with self.sql.read("read the journal of alarms") as connection:
             rows: Sequence[Row[Any]] = (await connection.execute(query)).all()
             return rows

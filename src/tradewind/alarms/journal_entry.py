@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: The recorder's field in `station:cursors`; other readers of the stream have fields with the same beginning.
 READERS = "alarm:journal@"
 SQL_CURSOR = f"{READERS}sql"
-#: Entries on their way to SQL that a reader looks at.
-_ON_THE_WAY = 10_000
+#: Entries on their way to SQL that are read together, the newest first: what is asked for is mostly young.
+_AT_ONCE = 5_000
 
 
 class JournalEntry(NamedTuple):
@@ -55,11 +55,14 @@ class JournalEntry(NamedTuple):
         keys = plane.keys
         with translated(plane.link):
             cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR) if journal is not None else None
-            after = f"({cursor.decode()}" if cursor else "-"
-            rows = await plane.redis.xrange(keys.alarm_journal(), min=after, count=_ON_THE_WAY)
-        found = {
-            entry.version: entry for entry in (cls.of_stream(f) for _, f in rows if f.get(b"id") == alarm_id.encode())
-        }
+        found: dict[int, Self] = {}
+        before, after = "+", f"({cursor.decode()}" if cursor else "-"
+        while before and 1 not in found:
+            with translated(plane.link):
+                rows = await plane.redis.xrevrange(keys.alarm_journal(), before, after, count=_AT_ONCE)
+            for entry in (cls.of_stream(fields) for _, fields in rows if fields.get(b"id") == alarm_id.encode()):
+                found[entry.version] = entry
+            before = f"({rows[-1][0].decode()}" if len(rows) == _AT_ONCE else ""
         if journal is not None:
             found |= {entry.version: cls(*entry) for entry in await journal.read(alarm_id)}
         return [found[version] for version in sorted(found)]

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 LOOK, LOOK_MOST = 2_000, 50_000
 MAX_LIMIT = 1_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+#: Closed, whether Redis still has it or not.
+ARCHIVED = "archived"
 _ENDED = (Status.RESOLVED, Status.CLOSED)
 _STATUS_WORDS: dict[str, tuple[Status, ...]] = {status.lower(): (status,) for status in Status}
-_STATUS_WORDS |= {"active": (Status.NEW, Status.ESCALATED), "archived": (Status.CLOSED,), "open": OPEN}
+_STATUS_WORDS |= {"active": (Status.NEW, Status.ESCALATED), ARCHIVED: (Status.CLOSED,), "open": OPEN}
 COLUMNS = (
     "id",
     "title",
@@ -53,7 +55,8 @@ COLUMNS = (
 
 
 class AlarmQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty = any. `source` may end in `*`. Times in ms of `created_at`, both included. `after`: `next` of a page."""
+    """Empty = any. `source` may end in `*`. Times in ms of `created_at`, both included. `after`: `next` of a page.
+    `archived`: also those that have left Redis, from SQL."""
 
     status: Sequence[Status] = ()
     level: Sequence[Level] = ()
@@ -64,17 +67,25 @@ class AlarmQuery(msgspec.Struct, frozen=True, kw_only=True):
     to_ms: int | None = None
     limit: int = 100
     after: str = ""
+    archived: bool = False
 
     @classmethod
     def of_words(
-        cls, *, status: Sequence[str] = (), level: Sequence[str] = (), category: Sequence[str] = (), **more: Any
+        cls,
+        *,
+        status: Sequence[str] = (),
+        level: Sequence[str] = (),
+        category: Sequence[str] = (),
+        archived: bool = False,
+        **more: Any,
     ) -> AlarmQuery:
         """From what people write: any case, `active`, `open`, `archived`, Major, Minor, Warning. Raises Invalid."""
         problems = []
         statuses: list[Status] = []
-        for word in status:
-            found = _STATUS_WORDS.get(word.strip().lower(), ())
+        for word in (each.strip().lower() for each in status):
+            found = _STATUS_WORDS.get(word, ())
             statuses += found
+            archived = archived or word == ARCHIVED
             if not found:
                 problems.append(Problem("bad_status", "status", f"one of {', '.join(Status)}, open, active, archived"))
         levels = [level_of(word) for word in level]
@@ -86,7 +97,8 @@ class AlarmQuery(msgspec.Struct, frozen=True, kw_only=True):
             hint = problems[0].hint
             raise Invalid(f"{problems[0].path}: {hint}", code="bad_query", hint="see problems", problems=problems)
         known = [found for found in levels if found is not None]
-        return cls(status=tuple(dict.fromkeys(statuses)), level=known, category=tuple(category), **more)
+        chosen = tuple(dict.fromkeys(statuses))
+        return cls(status=chosen, level=known, category=tuple(category), archived=archived, **more)
 
 
 class AlarmPage(msgspec.Struct, frozen=True):
@@ -97,11 +109,11 @@ class AlarmPage(msgspec.Struct, frozen=True):
 
 
 async def read_page(plane: PointPlane, scripts: Scripts, query: AlarmQuery) -> AlarmPage:
-    """Raises Invalid for a bad `after`."""
+    """Of those that Redis has. Raises Invalid for a bad `after`."""
     keys, (order, filters) = plane.keys, _way(query)
     high = "+inf" if query.to_ms is None else str(query.to_ms)
     low = "-inf" if query.from_ms is None else str(query.from_ms)
-    last_ms, last_id = _place(query.after)
+    last_ms, last_id = place_of(query.after)
     found: list[Alarm] = []
     looked = 0
     packed = codec.encode(filters)
@@ -155,7 +167,8 @@ def _way(query: AlarmQuery) -> tuple[str, dict[str, list[str]]]:
     return order, filters
 
 
-def _place(after: str) -> tuple[str, str]:
+def place_of(after: str) -> tuple[str, str]:
+    """Ms and id of the last one seen, both `` for the beginning. Raises Invalid."""
     if not after:
         return "", ""
     ms, _, alarm_id = after.partition("-")

@@ -172,7 +172,16 @@ class AlarmStore:
         return reply.decode() if reply else ""
 
     async def list(self, query: AlarmQuery) -> AlarmPage:
-        return await read_page(self.plane, self._scripts, query)
+        """Raises Invalid for a bad place, Conflict for archived ones without a journal."""
+        if query.archived and self._journal is None:
+            hint = "ask for those that Redis has"
+            raise Conflict("archived alarms are in SQL, and there is none", code="no_sql", hint=hint)
+        page = await read_page(self.plane, self._scripts, query)
+        if not query.archived or self._journal is None:
+            return page
+        from tradewind.alarms.archive import with_archived
+
+        return await with_archived(self._journal, query, page)
 
     # inside
 

@@ -10,13 +10,15 @@ from starlette.requests import Request
 from tradewind.alarms.listing import MAX_LIMIT, AlarmQuery
 from tradewind.alarms.record import ALARM_ID, AlarmNotFound, NewAlarm
 from tradewind.alarms.transitions import Action
-from tradewind.api.body import check_object, check_query, query_limit, read_json_or_none
-from tradewind.api.rule_request import query_time, time_of
+from tradewind.api.body import check_object, check_query, query_limit, query_number, read_json_or_none
+from tradewind.api.rule_request import query_flag, query_time, time_of
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Problem
 
 FILTERS = frozenset({"status", "level", "category", "source", "rule_id", "from", "to"})
 REPEATED = frozenset({"status", "level", "category"})
+_WORDS = ("status", "level", "category", "source", "rule_id")
+MAX_TALKERS = 100
 MAX_IDS = 5000
 #: Who acted, if nobody says: there is no authentication.
 OPERATOR = "operator"
@@ -28,20 +30,28 @@ _NEW = frozenset(NewAlarm.__struct_fields__) | _ALIASES.keys()
 _ACTION_FIELDS = frozenset({"note", "who", "version"})
 
 
-def query_alarms(request: Request, *, with_page: bool = True) -> AlarmQuery:
-    """Raises Invalid with every problem."""
-    check_query(request, FILTERS | ({"limit", "cursor"} if with_page else set()), repeated=REPEATED)
+def query_alarms(request: Request, *, with_page: bool = True, with_archive: bool = True) -> AlarmQuery:
+    """Raises Invalid with every problem. A filter that is there and empty is refused: it would let everything pass."""
+    more = ({"limit", "cursor"} if with_page else set()) | ({"archived"} if with_archive else set())
+    check_query(request, FILTERS | more, repeated=REPEATED)
     words = request.query_params
+    empty = [name for name in _WORDS if name in words and not _each(request, name)]
+    if empty:
+        problems = [Problem("empty_filter", name, "give a value, or leave it out") for name in empty]
+        raise Invalid("the query is not valid", hint=problems[0].hint, problems=problems)
+    first, last = query_time(request, "from"), query_time(request, "to")
+    _check_order(first, last)
     return AlarmQuery.of_words(
         status=_each(request, "status"),
         level=_each(request, "level"),
         category=_each(request, "category"),
         source=words.get("source", ""),
         rule_id=words.get("rule_id", ""),
-        from_ms=query_time(request, "from"),
-        to_ms=query_time(request, "to"),
+        from_ms=first,
+        to_ms=last,
         limit=query_limit(request, MAX_LIMIT, default=100) if with_page else MAX_LIMIT,
         after=words.get("cursor", "") if with_page else "",
+        archived=bool(query_flag(request, "archived")),
     )
 
 
@@ -51,10 +61,23 @@ def query_period(request: Request) -> tuple[int, int] | None:
     if first is None and last is None:
         return None
     first, last = first or 0, now_ms() if last is None else last
-    if first > last:
+    _check_order(first, last)
+    return first, last
+
+
+def query_talkers(request: Request) -> int:
+    """Raises Invalid."""
+    number = query_number(request, "talkers", 1, MAX_TALKERS)
+    if number is not None and not number.is_integer():
+        problem = Problem("out_of_range", "talkers", "give a whole number")
+        raise Invalid("the query is not valid", hint=problem.hint, problems=[problem])
+    return 10 if number is None else int(number)
+
+
+def _check_order(first: int | None, last: int | None) -> None:
+    if first is not None and last is not None and first > last:
         problem = Problem("bad_period", "to", "give a time that is not before `from`")
         raise Invalid("the period ends before it begins", code=problem.code, hint=problem.hint, problems=[problem])
-    return first, last
 
 
 def path_alarm(request: Request) -> str:

@@ -18,8 +18,15 @@ from tradewind.alarms.listing import AlarmQuery, export_rows
 from tradewind.alarms.record import LEVELS, STATION
 from tradewind.alarms.transitions import Status, allowed
 from tradewind.api.alarm_feed import AlarmFeed
-from tradewind.api.alarm_request import path_alarm, query_alarms, query_period, read_new
-from tradewind.api.body import check_query, query_number, read_json
+from tradewind.api.alarm_request import (
+    MAX_TALKERS,
+    path_alarm,
+    query_alarms,
+    query_period,
+    query_talkers,
+    read_new,
+)
+from tradewind.api.body import check_query, read_json
 from tradewind.api.events import EventStream, NextText
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
@@ -30,7 +37,6 @@ from tradewind.errors import Conflict
 
 TAG = "alarms"
 UNKNOWN = ("There is no such alarm", "Error")
-MAX_TALKERS = 100
 #: Characters of CSV that are sent at once.
 PIECE = 64_000
 
@@ -78,8 +84,7 @@ class AlarmRoutes:
 
     async def statistics(self, request: Request) -> Response:
         check_query(request, frozenset({"talkers", "from", "to"}))
-        number = query_number(request, "talkers", 1, MAX_TALKERS)
-        talkers, period = 10 if number is None else int(number), query_period(request)
+        talkers, period = query_talkers(request), query_period(request)
         if period is None:
             return json_response(msgspec.to_builtins(await self._room.statistics(talkers)))
         return json_response(msgspec.to_builtins(await self._room.period(*period, talkers)))
@@ -102,17 +107,19 @@ class AlarmRoutes:
         yield text.getvalue()
 
     async def live(self, request: Request) -> Response:
-        return EventStream(_watch(self._feed, query_alarms(request, with_page=False)))
+        return EventStream(_watch(self._feed, query_alarms(request, with_page=False, with_archive=False)))
 
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/alarms", "/api/v1/alarms/{id}"
         owned = ("The rule is one of the station's", "Error")
-        no_sql = ("A period is asked for, and there is no SQL", "Error")
+        no_sql = ("What is asked for is in SQL, and there is none", "Error")
         talkers = {"type": "integer", "minimum": 1, "maximum": MAX_TALKERS, "default": 10}
         return [
             Endpoint(
-                "GET", every, self.index, "List alarms, newest first", {200: ("A page", "AlarmPage"), 422: BAD}, TAG,
-                "Filters combine. A page may be short and still have a next one.", query=(*_FILTERS, *paging(100)),
+                "GET", every, self.index, "List alarms, newest first",
+                {200: ("A page", "AlarmPage"), 422: BAD, 409: no_sql}, TAG,
+                "Filters combine. A page may be short and still have a next one.",
+                query=(*_FILTERS, _ARCHIVED, *paging(100)),
             ),
             Endpoint(
                 "POST", every, self.create, "Raise an alarm from outside",
@@ -127,7 +134,8 @@ class AlarmRoutes:
             ),
             Endpoint(
                 "GET", f"{every}/export", self.export, "Alarms as CSV, newest first",
-                {200: ("A header, then a line for each", "Text"), 422: BAD}, TAG, query=_FILTERS, media_type="text/csv",
+                {200: ("A header, then a line for each", "Text"), 422: BAD, 409: no_sql}, TAG,
+                query=(*_FILTERS, _ARCHIVED), media_type="text/csv",
             ),
             Endpoint(
                 "GET", f"{every}/live", self.live, "Follow alarms",
@@ -155,6 +163,11 @@ _FILTERS = (
     Parameter("source", "Of this source; one that ends in `*` is a beginning", {"type": "string"}),
     Parameter("rule_id", "Of this rule", {"type": "string"}),
     *PERIOD,
+)
+_ARCHIVED = Parameter(
+    "archived",
+    "Also those that have left Redis, from SQL; `status=archived` asks for them, too",
+    {"type": "boolean", "default": False},
 )
 
 

@@ -32,6 +32,7 @@ Since = Annotated[
     str | None, typer.Option("--from", metavar="T", help="Not before: ISO, milliseconds, or so long ago: 24h.")
 ]
 Until = Annotated[str | None, typer.Option("--to", metavar="T", help="Not after.")]
+Archived = Annotated[bool, typer.Option("--archived", help="Also those that have left Redis, from SQL.")]
 
 
 @app.command("list")
@@ -44,11 +45,12 @@ def list_alarms(
     rule: Rule = None,
     since: Since = None,
     until: Until = None,
+    archived: Archived = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = 100,
 ) -> None:
-    """The newest alarms first; without --status those that are open."""
+    """The newest alarms first; without --status those that are open, with --archived all."""
     cli: Session = ctx.obj
-    query = _query(status, level, category, source, rule, since, until)
+    query = _query(status or (["all"] if archived else ["open"]), level, category, source, rule, since, until, archived)
     items: list[dict[str, Any]] = []
     cursor: str | None = ""
     while cursor is not None and len(items) <= limit:  # one more than is shown, to know whether there is one
@@ -171,12 +173,13 @@ def export(
     rule: Rule = None,
     since: Since = None,
     until: Until = None,
+    archived: Archived = False,
 ) -> None:
     """Alarms as CSV, all of them unless filters say otherwise; with --json on stdout as a document."""
     import sys
 
     cli: Session = ctx.obj
-    query = _query(status or ["all"], level, category, source, rule, since, until)
+    query = _query(status or ["all"], level, category, source, rule, since, until, archived)
     if cli.is_json and output == "-":
         pages = cli.station.pages("/alarms", {**query, "limit": PAGE})
         write_json({"items": [each for page in pages for each in page["items"]], "next_cursor": None})
@@ -224,18 +227,20 @@ def watch(
 
 
 def _query(
-    status: list[str] | None,
+    status: list[str],
     level: list[str] | None,
     category: list[str] | None,
     source: str | None,
     rule: str | None,
     since: str | None,
     until: str | None,
+    archived: bool = False,
 ) -> dict[str, Any]:
-    words = status or ["open"]
+    """What is given and empty goes along: the station refuses it, for it would let everything pass."""
     query: dict[str, Any] = {"level": level, "category": category, "source": source, "rule_id": rule}
-    query |= {"from": since, "to": until, "status": None if "all" in words else words}
-    return {name: value for name, value in query.items() if value}
+    query |= {"from": since, "to": until, "status": None if "all" in status else status}
+    query |= {"archived": "true" if archived else None}
+    return {name: value for name, value in query.items() if value is not None and value != []}
 
 
 def _act(

@@ -113,6 +113,12 @@ class Desk:
         if not await self._plane.scripts.run("notify_done", [*self._lead(), *names], args):
             raise Deposed
 
+    async def fails(self, target: str) -> None:
+        """Note that it was reported, for whoever keeps it next. Raises Deposed."""
+        names = [*self._lead(), self._keys.notify_targets()]
+        if not await self._plane.scripts.run("notify_fails", names, [*self._head, target]):
+            raise Deposed
+
     async def sweep(self, known: Collection[str]) -> int:
         """How many alarms were forgotten, because their records are gone. `known`: targets. Raises Deposed."""
         keys, cursor, gone = self._keys, 0, 0

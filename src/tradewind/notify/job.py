@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from tradewind.notify.message import LEVELS, Message, rank
 
 #: Messages told in full; of the others only how many there were. The worst levels are never crowded out.
 LISTED = 100
+#: What leaves so long after it happened is no news: the delivery says when it was, and what is so now.
+LATE_MS = 600_000
 
 
 class Job(msgspec.Struct, omit_defaults=True):
@@ -46,6 +48,9 @@ class Job(msgspec.Struct, omit_defaults=True):
             del self.messages[max(i for i, one in enumerate(self.messages) if rank(one.level) == least)]
         self.messages.append(msgspec.structs.replace(message, targets=(), flood=False, after=after))
 
+    def is_late(self, now_ms: int) -> bool:
+        return any(now_ms - message.at > LATE_MS for message in self.messages)
+
     def drop_after(self, failed: Container[str]) -> None:
         """Take out what only makes sense after deliveries that were given up."""
         gone = [id for id in self.waits if id in failed]
@@ -74,10 +79,11 @@ class Parcel(msgspec.Struct, frozen=True):
     document: dict[str, Any]
 
 
-def parcel(job: Job) -> Parcel:
+def parcel(job: Job, now: Mapping[str, str] | None = None) -> Parcel:
+    """`now`: of a late delivery, the status that each of its alarms has; None: it is not late."""
     level = next((one for one in reversed(LEVELS) if job.levels.get(one, 0) > 0), "Info")
     is_good_news = job.count > 0 and job.counts.get("cleared", 0) == job.count
-    title, text = _title(job, level, is_good_news), _text(job)
+    title, text = _title(job, level, is_good_news, now), _text(job, now)
     document = {
         "id": job.id,
         "target": job.target,
@@ -88,22 +94,24 @@ def parcel(job: Job) -> Parcel:
         "omitted": job.count - len(job.messages),
         "flood": job.flood,
         "counts": {word: n for word, n in job.counts.items() if n > 0},
-        "messages": [_shown(message) for message in job.messages],
+        "messages": [_shown(message, now) for message in job.messages],
     }
     return Parcel(job.id, title, text, level, is_good_news, document)
 
 
-def _title(job: Job, level: str, is_good_news: bool) -> str:
+def _title(job: Job, level: str, is_good_news: bool, now: Mapping[str, str] | None) -> str:
     head = "Cleared" if is_good_news else level
     if job.count == 1 and job.messages:
         one = job.messages[0]
-        return f"[{head}] {one.title or one.text.partition(chr(10))[0][:100] or one.source or one.event}"
+        title = f"[{head}] {one.title or one.text.partition(chr(10))[0][:100] or one.source or one.event}"
+        return title if now is None else f"{title} ({iso(one.at)}{_since(one, now)})"
     words = ", ".join(f"{n} {word}" for word, n in job.counts.items() if n > 0 and word != "message")
-    return f"[{head}] {job.count} messages" + (f": {words}" if words else "")
+    late = "" if now is None else f" (since {iso(min(one.at for one in job.messages))})"
+    return f"[{head}] {job.count} messages" + (f": {words}" if words else "") + late
 
 
-def _text(job: Job) -> str:
-    lines = [_line(message) for message in job.messages]
+def _text(job: Job, now: Mapping[str, str] | None) -> str:
+    lines = [_line(message) + _since(message, now) for message in job.messages]
     omitted = job.count - len(job.messages)
     if omitted > 0:
         lines.append(f"… and {omitted} more of the same or a lower level")
@@ -121,7 +129,20 @@ def _line(message: Message) -> str:
     return " ".join(parts) + (f" [{by}]" if by else "")
 
 
-def _shown(message: Message) -> dict[str, Any]:
+def _since(message: Message, now: Mapping[str, str] | None) -> str:
+    status = _moved(message, now)
+    return f", now {status}" if status else ""
+
+
+def _moved(message: Message, now: Mapping[str, str] | None) -> str:
+    """The status that its alarm has now, `` if it is the same or not known."""
+    status = (now or {}).get(message.alarm_id, "")
+    return status if status != message.status else ""
+
+
+def _shown(message: Message, now: Mapping[str, str] | None) -> dict[str, Any]:
     shown: dict[str, Any] = msgspec.to_builtins(message)
     shown.pop("after", None)
+    if status := _moved(message, now):
+        shown["now"] = status
     return {"event": message.event, "level": message.level, **shown, "at": iso(message.at)}

@@ -13,12 +13,14 @@ import msgspec
 
 from tradewind.ids import new_id
 from tradewind.notify.job import Job
-from tradewind.notify.message import Message
+from tradewind.notify.message import LEVELS, Message
 from tradewind.notify.policy import Policy
 from tradewind.settings import NotifySettings
 
 #: Who reports that a target cannot be reached; the target itself is not bothered with it.
 FAULT_SOURCE = "notify:"
+#: What a flood does not hold back.
+WORST = LEVELS[-1]
 #: An alarm in one of these states, not acknowledged, still asks for somebody.
 UNANSWERED = frozenset({"New", "Escalated"})
 
@@ -215,7 +217,7 @@ class Planner:
 
     def _join(self, name: str, message: Message, until: int, after: str = "") -> Job:
         lane = str(until) if until else ""
-        due_ms = until or self._due_ms(name, message.flood)
+        due_ms = until or self._due_ms(name, message)
         job = self._open.get((name, lane))
         if job is None:
             job = self._open[name, lane] = Job(self._make_id(), name, due_ms, lane)
@@ -228,11 +230,11 @@ class Planner:
         job.add(message, after)
         self.jobs[job.id] = job
 
-    def _due_ms(self, name: str, is_flood: bool) -> int:
+    def _due_ms(self, name: str, message: Message) -> int:
         target, policy, settings = self._policy.targets[name], self._policy, self._settings
         wait_s = _first(target.group_wait_s, policy.group_wait_s, settings.group_wait_s)
         due_ms = self._now_ms + int(wait_s * 1000)
-        if is_flood:
+        if message.flood and message.level != WORST:
             interval_s = _first(target.group_interval_s, policy.group_interval_s, settings.group_interval_s)
             due_ms = max(due_ms, self._book.last.get(name, 0) + int(interval_s * 1000))
         return due_ms

@@ -25,10 +25,14 @@ log = structlog.get_logger(__name__)
 FAULT = "notification_failed"
 #: What went from a full outbox before it was planned. The source is no `notify:…`: these are targets.
 DROPPED, DROPPED_FAULT, DROPPED_SOURCE = "dropped", "notification_dropped", "notifications:outbox"
+#: Only closed alarms leave Redis.
+GONE = "Closed"
 SWEEP_S = 3600.0
 #: How often it is looked whether the outbox has lost anything.
 LOSSES_S = 1.0
 MESSAGES = 1000
+#: A target that failed so often, one delivery after all these tries, is reported: within about two minutes.
+REPORT_AFTER = 6
 #: Deliveries at the same time, to different targets.
 AT_ONCE = 16
 
@@ -153,7 +157,7 @@ class Term:
             return
         failure: DeliveryFailed | None = None
         try:
-            await self._courier.deliver(target, parcel(job))
+            await self._courier.deliver(target, parcel(job, await self._statuses(job)))
         except DeliveryFailed as error:
             failure = error
         job.attempts += 1
@@ -174,9 +178,22 @@ class Term:
             stats.given_up += 1
             return
         log.warning("notification_fails", target=job.target, delivery=job.id, attempts=job.attempts, error=job.error)
+        if job.attempts >= REPORT_AFTER and job.target not in self.book.failing:
+            # Long before it is given up, and before it is noted: a crash between the two reports it twice, not never.
+            await self._report(job.target, f"tried {job.attempts} times: {job.error}", "raise")
+            await self._desk.fails(job.target)
+            self.book.failing.add(job.target)
         job.due_ms = await self._plane.now_ms() + wait_ms(job.attempts, failure.retry_after_s)
         await self._desk.keep(job)
         stats.retried += 1
+
+    async def _statuses(self, job: Job) -> dict[str, str] | None:
+        """Of the alarms of a late delivery, as they are now."""
+        if not job.is_late(await self._plane.now_ms()):
+            return None
+        ids = {message.alarm_id for message in job.messages if message.alarm_id}
+        facts = await self._desk.facts(ids)
+        return {id: facts[id].status if id in facts else GONE for id in ids}
 
     async def _end(self, job: Job, status: str) -> None:
         now_ms = await self._plane.now_ms()

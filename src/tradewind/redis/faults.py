@@ -46,8 +46,9 @@ RETRYABLE: tuple[type[RedisError], ...] = (
     AskError,
     TryAgainError,
 )
-# Errors that redis-py has no class for: the disk is full, too few replicas, a script of somebody else runs for long.
-_SERVER_TROUBLE = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN")
+# Errors that redis-py has no class for: the disk is full, too few replicas, a script of somebody else runs for long, a
+# server that became a replica let go who waited in a blocking read.
+_SERVER_TROUBLE = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN", "UNBLOCKED")
 
 
 def translate(error: RedisError, where: object = "Redis") -> TradewindError | None:

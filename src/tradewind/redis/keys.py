@@ -577,7 +577,7 @@ class Keys:
         return f"{self.p}notify:failed"
 
     def notify_targets(self) -> str:
-        """hash; `{target}:last` → ms of the last delivery, `{target}:failing` → 1 while the last one was given up. Until the target is removed. notify_done, notify_sweep."""
+        """hash; `{target}:last` → ms of the last delivery, `{target}:failing` → 1 while the last one was given up or keeps failing. Until the target is removed. notify_done, notify_fails, notify_sweep."""
         return f"{self.p}notify:targets"
 
     def notify_keys(self) -> str:

@@ -27,6 +27,8 @@ do
   local NUMBERS = { 'count', 'first_seen', 'last_seen', 'announced_ms', 'version' }
   local MAYBE_NUMBERS = { 'escalate_ms', 'shelved_until', 'ended_ms', 'escalations' }
   local NONCE_MS, TALKERS, RELEASE = 300000, 1000, 100
+  -- How many causes of causes are followed, how many alarms of a rule are looked at.
+  local CHAIN, CANDIDATES = 50, 10
   -- Entries that leave a full journal together; readers are fields of station:cursors, SQL is one from the beginning.
   local CUT, READERS = 100, 'alarm:journal@'
 
@@ -249,13 +251,50 @@ do
     if OPEN[from] and not OPEN[to] then alarm_release(ctx, h.id) end
   end
 
+  -- Whether the alarm is, or is suppressed by, that other one, be it through others; also when that takes long to find out.
+  local function is_due_to(ctx, id, other)
+    for _ = 1, CHAIN do
+      if id == other then return true end
+      id = redis.call('HGET', ctx.prefix .. 'alarm:' .. id, 'cause')
+      if not id then return false end
+    end
+    return true
+  end
+
+  -- The open alarm that suppresses one: of the channel that its source belongs to, or of a rule that is named. own: the id of one
+  -- that is there already; what it suppresses itself cannot be its cause, or both would stay suppressed for ever.
+  local function cause_of(ctx, source, rules, own)
+    local A, place = ctx.prefix .. 'alarm:', string.match(source, '^(.+:.+):[^:]*$')
+    local function fits(id) return id and not (own and is_due_to(ctx, id, own)) end
+    while place do
+      local id = redis.call('HGET', A .. 'open', 'station|' .. place)
+      if fits(id) then return id end
+      place = string.match(place, '^(.+:.+):[^:]*$')
+    end
+    for _, rule in ipairs(rules) do
+      local id = redis.call('HGET', A .. 'open', rule .. '|' .. source)
+      if fits(id) then return id end
+      for _, any in ipairs(redis.call('SRANDMEMBER', A .. 'rule:' .. rule, own and CANDIDATES or 1)) do
+        if fits(any) then return any end
+      end
+    end
+  end
+
+  local function rules_of(h)
+    local is_json, rules = pcall(cjson.decode, h.inhibited_by or '[]')
+    return is_json and type(rules) == 'table' and rules or {}
+  end
+
   -- Let the alarms go that this one, which has ended, suppressed; what is too much for one script is left to the timer.
   alarm_release = function(ctx, id)
     local A = ctx.prefix .. 'alarm:'
     local ids = redis.call('SRANDMEMBER', A .. 'effects:' .. id, RELEASE)
     for _, effect in ipairs(ids) do
       local h = alarm_read(ctx, effect)
-      if h and h.cause == id then
+      local other = h and h.cause == id and cause_of(ctx, h.source_point, rules_of(h), h.id)
+      if other then
+        alarm_move(ctx, h, 'Suppressed', 'suppressed', '', 'suppressed by ' .. other, { cause = other })
+      elseif h and h.cause == id then
         local is_held = h.shelved_until or h.held_by
         alarm_move(ctx, h, is_held and h.status or 'New', 'released', '', 'its cause has ended', nil, { 'cause' })
       else
@@ -266,20 +305,6 @@ do
       redis.call('ZADD', A .. 'timers', int(ctx.now), 'release:' .. id)
     else
       redis.call('ZREM', A .. 'timers', 'release:' .. id)
-    end
-  end
-
-  -- The open alarm that suppresses a new one: of the channel that its source belongs to, or of a rule that is named.
-  local function cause_of(ctx, a)
-    local A, place = ctx.prefix .. 'alarm:', string.match(a.source, '^(.+:.+):[^:]*$')
-    while place do
-      local id = redis.call('HGET', A .. 'open', 'station|' .. place)
-      if id then return id end
-      place = string.match(place, '^(.+:.+):[^:]*$')
-    end
-    for _, rule in ipairs(given(a.inhibited_by) or {}) do
-      local id = redis.call('HGET', A .. 'open', rule .. '|' .. a.source) or redis.call('SRANDMEMBER', A .. 'rule:' .. rule)
-      if id then return id end
     end
   end
 
@@ -300,7 +325,8 @@ do
   end
 
   local function create(ctx, a)
-    local now, iso, cause = int(ctx.now), stamps(ctx.now), cause_of(ctx, a)
+    local rules = given(a.inhibited_by) or {}
+    local now, iso, cause = int(ctx.now), stamps(ctx.now), cause_of(ctx, a.source, rules)
     local h = { id = a.id, title = text(a.title), description = text(a.description), level = a.level,
       status = cause and 'Suppressed' or 'New', category = given(a.category) or 'general', priority = PRIORITY[a.level],
       tags = json_text(a.tags, '[]'), source_point = a.source, threshold_value = text(a.threshold),
@@ -309,6 +335,7 @@ do
     local escalate = given(a.escalate_ms) or setting(ctx, 'escalate_ms', 0)
     if tonumber(escalate) > 0 then h.escalate_ms = int(tonumber(escalate)) end
     if given(a.latched) then h.latched = '1' end
+    if #rules > 0 then h.inhibited_by = json_text(rules) end
     if given(a.notify) then h.notify = json_text(a.notify, '[]') end
     local flat = {}
     for name, value in pairs(h) do flat[#flat + 1] = name flat[#flat + 1] = value end

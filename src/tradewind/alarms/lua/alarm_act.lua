@@ -2,7 +2,8 @@
 -- An operator's action on alarms. What is so already stays as it is; what B-15 forbids is refused, each by itself.
 -- KEYS 1 alarm:nonce:{nonce}
 -- ARGV 1 context as JSON 2 now in ms ('' = the server's clock) 3 acknowledge|resolve|suppress|shelve|unshelve|escalate|close
---   4 who 5 note 6 version that it must have ('' = any) 7 ms to shelve, or @ and ms since 1970 of its end, then ids
+--   4 who 5 note 6 version that it must have ('' = any) 7 ms to shelve, or @ and ms since 1970 of its end, then ids. An end that
+--   would move by less than 5 s or a hundredth of the time to shelve stays: the caller asks again
 -- Returns JSON, per id {code, status, version}: 1 done, 0 it was so, -1 unknown id, -2 forbidden, -3 another version.
 -- include: alarm
 local before = redis.call('GET', KEYS[1])
@@ -10,7 +11,14 @@ if before then return before end -- a repeat after a lost reply
 local ctx = alarm_context(ARGV[1], ARGV[2])
 local action, who, note, wanted = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local stamp = alarm_iso(ctx.now)
-local shelf_end = string.match(ARGV[7], '^@(%d+)$') or string.format('%.0f', ctx.now + tonumber(ARGV[7]))
+local length = tonumber(ARGV[7])
+local shelf_end = string.match(ARGV[7], '^@(%d+)$') or string.format('%.0f', ctx.now + length)
+
+local function is_shelved_so(h)
+  local ends = tonumber(h.shelved_until)
+  if not ends or not length then return h.shelved_until == shelf_end end
+  return ends > ctx.now and math.abs(tonumber(shelf_end) - ends) < math.max(5000, length / 100)
+end
 
 -- Per action: the status that it leads to, or nil if forbidden, '' if it is so already; fields to set, fields to drop.
 local ACTIONS = {
@@ -31,7 +39,7 @@ local ACTIONS = {
   end,
   shelve = function(h)
     if h.status == 'Resolved' or h.status == 'Closed' then return nil end
-    if h.shelved_until == shelf_end then return '' end
+    if is_shelved_so(h) then return '' end
     return 'Suppressed', { shelved_until = shelf_end }
   end,
   unshelve = function(h)

@@ -1,0 +1,22 @@
+"""Resolved alarms that nobody has acknowledged: retention never takes them, so somebody should know how many."""
+
+from __future__ import annotations
+
+from tradewind.alarms.transitions import Status
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+
+_SCAN = 1000
+
+
+async def count_unseen(plane: PointPlane) -> int:
+    """Looks at every resolved alarm, in small steps. Raises Unavailable."""
+    keys, cursor, unseen = plane.keys, 0, set()
+    while True:
+        with translated(plane.link):
+            cursor, some = await plane.redis.sscan(keys.alarm_status(Status.RESOLVED), cursor, count=_SCAN)
+        ids = [raw.decode(errors="replace") for raw in some]
+        seen = await plane.home.ask([("HEXISTS", keys.alarm(id), "acknowledged_at") for id in ids]) if ids else []
+        unseen |= {id for id, is_seen in zip(ids, seen, strict=True) if not is_seen}
+        if not cursor:
+            return len(unseen)
