@@ -57,10 +57,10 @@ def of_peers(found: PeerFigures) -> list[Verdict]:
         return [Verdict("checks / the fastest peer", "in memory", math.nan, 5, "×", True, "no peer is installed")]
     words = f"checks / the fastest peer ({best.name})"
     verdicts = []
-    for mine, how, limit in ((found.ours[0], "", 5), (found.ours[1], ", one point an entry (for information)", 0)):
+    for mine, how in ((found.ours[0], ""), (found.ours[1], ", one point an entry")):
         ratio = statistics.median(a / b for a, b in zip(mine.rates, best.rates, strict=True))
         behind = f"{mine.rate:,.0f} against {best.rate:,.0f} checks/s"
-        verdicts.append(Verdict(words + how, "in memory", ratio, limit, "×", True, behind, bool(limit)))
+        verdicts.append(Verdict(words + how, "in memory", ratio, 5, "×", True, behind))
     return verdicts
 
 

@@ -52,6 +52,9 @@ async def test_the_rule_of_the_seed_is_stored_as_it_is_written(api: Flows) -> No
     await api.post("/rule-groups", {"id": "group_temperature", "name": "温度"}, 201)
     made = await api.post("/rules", SEED, 201)
     assert {name: made[name] for name in SEED} == SEED
+    assert [(each["code"], each["path"]) for each in made.pop("warnings")] == [
+        ("unknown_channel", "conditions[0].source")
+    ]
     assert (made["version"], made["state"], made["problems"]) == (1, "waiting", [])
     assert made["figures"]["executions"] == 0 and made["figures"]["last_at"] is None
     assert await api.get("/rules/rule_temperature_monitor") == made
@@ -93,8 +96,9 @@ async def test_a_bad_rule_is_422_with_every_problem(api: Flows) -> None:
     error = (await api.ask("POST", "/rules", 422, json=bad))["error"]
     paths = {problem["path"] for problem in error["problems"]}
     assert {"conditions[0].operator", "for_ms", "colour"} <= paths
-    assert await api.post("/rules/validate", bad) == {"valid": False, "problems": error["problems"]}
-    assert await api.post("/rules/validate", HOT) == {"valid": True, "problems": []}
+    assert await api.post("/rules/validate", bad) == {"valid": False, "problems": error["problems"], "warnings": []}
+    await show(api, 1.0)
+    assert await api.post("/rules/validate", HOT) == {"valid": True, "problems": [], "warnings": []}
     assert await api.error("POST", "/rules", 400, content="{") == "bad_json"
     assert (await api.get("/rules"))["items"] == []
 
@@ -106,9 +110,11 @@ async def test_many_are_put_and_removed_all_or_none(api: Flows) -> None:
     error = (await api.ask("PUT", "/rules", 422, json=broken))["error"]
     assert [problem["path"] for problem in error["problems"]] == ["rules[1].logic"]
     assert (await api.post("/rules/validate", broken))["valid"] is False
-    assert (await api.post("/rules/validate", change)) == {"valid": True, "problems": []}
+    assert (await api.post("/rules/validate", change))["valid"] is True
     assert [item["id"] for item in (await api.get("/rules"))["items"]] == ["old"]
-    assert await api.ask("PUT", "/rules", json=change) == {"rules": ["hot", "two"], "groups": ["g"], "removed": ["old"]}
+    done = await api.ask("PUT", "/rules", json=change)
+    assert [each["path"] for each in done.pop("warnings")] == [f"rules[{i}].conditions[0].source" for i in (0, 1)]
+    assert done == {"rules": ["hot", "two"], "groups": ["g"], "removed": ["old"]}
     assert [item["id"] for item in (await api.get("/rules", group_id="g"))["items"]] == ["hot"]
     for body in ({}, [], {"rules": {}}, {"remove": ["old"]}, {"rules": [HOT], "remove": ["hot"]}):
         assert await api.error("PUT", "/rules", 422, json=body) == "bad_rule"
@@ -134,6 +140,103 @@ async def test_groups_have_rules_and_say_what_becomes_of_them(api: Flows) -> Non
     assert await api.error("GET", "/rule-groups/h", 404) == "unknown_group"
 
 
+async def test_what_a_rule_names_and_is_not_there_is_told_when_it_is_stored(api: Flows, station: SmallStation) -> None:
+    await show(api, 1.0)
+    actions = [
+        ("create_alarm", {"level": "High", "notify": ["boss"]}),
+        ("send_notification", {"message": "x", "recipients": ["ops", "nobody"]}),
+        ("send_control", {"channel_id": "7", "point_id": "1", "value": "=value"}),
+        ("send_control", {"address": "comsrv:1001:a:1", "value": 2}),
+        ("start_flow", {"flow_id": "cool"}),
+        ("submit_task", {"type": "report.make"}),
+        ("set_value", {"model": "oven", "field": "mode", "value": "eco"}),
+    ]
+    rule = {
+        "id": "talkative",
+        "inhibited_by": ["gone", "hot", "station"],
+        "conditions": [
+            HOT["conditions"][0],
+            {"conditions": [{"not": {"type": "alarm", "rule_id": "never"}}, {"type": "schedule", "cron": "0 8 * * *"}]},
+            {"type": "expression", "expression": "a > b", "inputs": {"a": SOURCE, "b": "modsrv:boiler:measurement:x"}},
+            {"type": "alarm", "rule_id": "external"},
+            {"type": "alarm", "rule_id": "talkative"},
+        ],
+        "actions": [{"type": kind, "parameters": parameters} for kind, parameters in actions],
+    }
+    told = {
+        ("unknown_rule", "inhibited_by[0]"),
+        ("unknown_rule", "conditions[1].conditions[0].not.rule_id"),
+        ("unknown_model", "conditions[2].inputs.b"),
+        ("unknown_target", "actions[0].parameters.notify[0]"),
+        ("unknown_target", "actions[1].parameters.recipients[1]"),
+        ("unknown_channel", "actions[2].parameters.channel_id"),
+        ("unknown_flow", "actions[4].parameters.flow_id"),
+        ("unknown_type", "actions[5].parameters.type"),
+        ("unknown_model", "actions[6].parameters.model"),
+    }
+    await api.post("/rules", HOT, 201)
+    policy = {"targets": {"ops": {"url": "json://example.com/x"}}}
+    await api.ask("PUT", "/notifications/policy", json=policy)
+    for answer in (
+        await api.post("/rules/validate", rule),
+        await api.post("/rules", rule, 201),
+        await api.ask("PUT", "/rules/talkative", json=rule),
+        await api.ask("PUT", "/rules", json=[rule]),
+    ):
+        assert {(each["code"], each["path"]) for each in answer["warnings"]} == told
+    await station.plane.link.client.hset(station.plane.keys.flow("cool"), "id", "cool")
+    await station.plane.link.client.sadd(station.plane.keys.worker_types(), "report.make")
+    again = await api.ask(
+        "PUT", "/rules/talkative", json={**again_of(await api.get("/rules/talkative")), "priority": 1}
+    )
+    gone = told - {(each["code"], each["path"]) for each in again["warnings"]}
+    assert {code for code, _ in gone} == {"unknown_flow", "unknown_type"}
+
+
+def again_of(rule: dict[str, Any]) -> dict[str, Any]:
+    """What was read is sent back with all that is only shown."""
+    return {**rule, "warnings": []}
+
+
+async def test_sixty_rules_created_at_once_are_all_there(api: Flows) -> None:
+    rules = [{**HOT, "id": f"r{i}"} for i in range(60)]
+    answers = await asyncio.gather(*(api.client.post("/api/v1/rules", json=rule) for rule in rules))
+    assert {answer.status_code for answer in answers} == {201}
+    edits = [{**HOT, "id": "r0", "priority": i} for i in range(101, 131)]
+    answers = await asyncio.gather(*(api.client.put("/api/v1/rules/r0", json=rule) for rule in edits))
+    assert sorted(answer.json()["version"] for answer in answers) == list(range(2, 32))
+    assert len((await api.get("/rules"))["items"]) == 60
+
+
+async def test_a_rule_takes_no_name_of_the_station(api: Flows) -> None:
+    for name in ("station", "external"):
+        error = (await api.ask("POST", "/rules", 422, json={**HOT, "id": name}))["error"]
+        assert [problem["path"] for problem in error["problems"]] == ["id"]
+
+
+async def test_a_version_never_brings_a_rule_back(api: Flows) -> None:
+    await api.post("/rules", HOT, 201)
+    shown = await api.get("/rules/hot")
+    assert await api.error("PUT", "/rules/hot", 409, json={**HOT, "version": 0}) == "version_moved"
+    await api.ask("DELETE", "/rules/hot", 204)
+    assert await api.error("PUT", "/rules/hot", 409, json=shown) == "version_moved"
+    assert await api.error("GET", "/rules/hot", 404) == "unknown_rule"
+    assert (await api.ask("PUT", "/rules/hot", 201, json=HOT))["version"] == 1
+
+
+async def test_a_group_is_switched_as_a_whole(api: Flows) -> None:
+    await api.post("/rule-groups", {"id": "g"}, 201)
+    rules = [{**HOT, "group_id": "g"}, {**HOT, "id": "cold", "group_id": "g", "enabled": False}, {**HOT, "id": "other"}]
+    await api.ask("PUT", "/rules", json=rules)
+    off = await api.post("/rule-groups/g/disable")
+    assert off == {"id": "g", "enabled": False, "rules": ["cold", "hot"], "changed": ["hot"]}
+    assert [item["id"] for item in (await api.get("/rules", enabled="true"))["items"]] == ["other"]
+    assert (await api.post("/rule-groups/g/enable"))["changed"] == ["cold", "hot"]
+    assert (await api.post("/rule-groups/g/enable"))["changed"] == []
+    for word in ("enable", "disable"):
+        assert await api.error("POST", f"/rule-groups/none/{word}", 404) == "unknown_group"
+
+
 async def test_a_dry_run_tells_what_it_sees_and_would_do_and_does_nothing(api: Flows) -> None:
     await api.post("/rules", HOT, 201)
     assert (await api.post("/rules/hot/test"))["level"] is None
@@ -150,6 +253,30 @@ async def test_a_dry_run_tells_what_it_sees_and_would_do_and_does_nothing(api: F
     assert await api.error("POST", "/rules/hot/test", 422, json={"rule": {"id": "hot"}}) == "bad_rule"
     assert (await api.get("/alarms"))["items"] == []
     assert (await api.get("/rules/hot/history"))["items"] == []
+
+
+async def test_while_an_alarm_is_not_open(api: Flows, rulesrv: None, eventually: Eventually) -> None:
+    """Live, in a dry run and in a back-test alike."""
+    quiet = {"not": {"field": "hot", "type": "alarm", "rule_id": "hot"}}
+    below = {"field": "t", "operator": "<", "value": 90, "source": SOURCE}
+    calm = {"id": "calm", "conditions": [quiet, below]}
+    await show(api, 20.0)
+    await api.ask("PUT", "/rules", json=[HOT, calm])
+
+    async def is_so(word: str, level: bool) -> bool:
+        tried = await api.post("/rules/calm/test")
+        assert tried["conditions"]["t"]["matched"] is True
+        return (await api.get("/rules/calm"))["state"] == word and tried["level"] is level
+
+    await eventually(lambda: is_so("active", True))
+    await show(api, 80.0)
+    await eventually(lambda: is_so("inactive", False))
+    assert (await api.post("/rules/calm/test"))["conditions"]["hot"] == {"matched": True, "actual_value": 1.0}
+    await show(api, 20.0)
+    await eventually(lambda: is_so("active", True))
+    samples = {SOURCE: [[T0, 1]], "alarm:hot": [[T0, 0], [T0 + 1000, 1], [T0 + 2000, 0]]}
+    found = await api.post("/rules/calm/backtest", {"samples": samples})
+    assert [event["edge"] for event in found["events"]] == ["rise", "fall", "rise"]
 
 
 async def test_an_edge_raises_an_alarm_and_stands_in_the_history(
@@ -178,6 +305,7 @@ async def test_an_edge_raises_an_alarm_and_stands_in_the_history(
     assert [item["id"] for item in rest["items"]] == [found[1]["id"]]
     assert len((await api.get("/rules/hot/history", to=found[1]["timestamp"]))["items"]) == 1
     assert await api.error("GET", "/rules/hot/history", 422, params={"from": "yesterday"}) == "bad_time"
+    assert await api.error("GET", "/rules/hot/history", 422, params={"cursor": "exec_gone"}) == "bad_cursor"
     assert (await api.get("/rules/hot"))["figures"]["triggered"] == 1
     text = (await api.client.get("/metrics")).text
     assert "tradewind_rule_triggered_total 1.0" in text and 'tradewind_rules{state="enabled"} 1.0' in text

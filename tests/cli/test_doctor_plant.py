@@ -199,6 +199,28 @@ def test_a_rule_that_cannot_be_judged_now(store: Store) -> None:
     assert "tradewind rule test hot" in found["hint"]
 
 
+def test_rules_that_lead_nowhere(store: Store) -> None:
+    store.do(lambda p: Board(p).write([Batch("comsrv:1001:m", {"1": 0.0})]))
+    store.put_rules(RULE)
+    checks = store.checks()
+    assert "rule references" not in checks and "rule sources" not in checks
+    mute = [{**RULE["conditions"][0], "source": "comsrv:1001:m:2"}]
+    flow = {"type": "start_flow", "parameters": {"flow_id": "cool"}}
+    store.put_rules(
+        {**RULE, "id": "mute", "conditions": mute},
+        {**RULE, "id": "sender", "actions": [flow]},
+        {**RULE, "id": "lost", "inhibited_by": ["gone"]},
+        {**RULE, "id": "off", "inhibited_by": ["gone"], "conditions": mute, "enabled": False},
+    )
+    checks = store.checks()
+    found = checks["rule references"]
+    assert says(found) == ("warn", "2 name what is not there: lost, sender; lost: inhibited_by[0]")
+    assert "there is no rule 'gone'" in found["hint"]
+    found = checks["rule sources"]
+    assert says(found) == ("warn", "1 read what has no value: mute; mute: comsrv:1001:m:2")
+    assert "tradewind rule test mute" in found["hint"]
+
+
 def test_a_journal_that_grows_and_what_was_dropped_from_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_ALARMS_JOURNAL_MAX", "40")
     for n in range(5):
@@ -209,6 +231,22 @@ def test_a_journal_that_grows_and_what_was_dropped_from_it(store: Store, monkeyp
     found = store.checks()["alarm journal drops"]
     assert says(found) == ("warn", "12 transitions were dropped before SQL had them")
     assert "alarms.journal_max" in found["hint"]
+
+
+def test_resolved_alarms_that_nobody_acknowledged(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live(plane: PointPlane) -> None:
+        alarms = AlarmStore(plane)
+        found = [await alarms.raise_(NewAlarm(rule_id="r", source=f"s{n}", title="t")) for n in range(4)]
+        for each in found[:3]:
+            await alarms.resolve(each.id, "li")
+        await alarms.acknowledge(found[0].id, "li")
+
+    store.do(live)
+    found = store.checks()["alarms unacknowledged"]
+    assert says(found) == ("ok", "2 resolved alarms stay: nobody has acknowledged them")
+    monkeypatch.setattr("tradewind.cli.examine_rules.UNSEEN", 2)
+    found = store.checks()["alarms unacknowledged"]
+    assert found["status"] == "warn" and "tradewind alarm ack" in found["hint"]
 
 
 def test_an_outbox_that_nobody_reads_and_what_was_dropped_from_it(

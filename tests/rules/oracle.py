@@ -142,11 +142,14 @@ class OracleLeaf:
         return limit(spec, (newest[1] - before[1]) * 1000 / (newest[0] - before[0]), self.was)
 
 
+def of_group(group: Group, levels: list[bool | None]) -> bool | None:
+    found = root(group.logic, group.conditions, levels)
+    return {True: False, False: True, None: None}[found] if group.negated else found
+
+
 def root(logic: str, conditions: tuple[Any, ...], levels: list[bool | None]) -> bool | None:
     """Takes the levels of its leaves off the list."""
-    found = [
-        root(part.logic, part.conditions, levels) if isinstance(part, Group) else levels.pop(0) for part in conditions
-    ]
+    found = [of_group(part, levels) if isinstance(part, Group) else levels.pop(0) for part in conditions]
     if logic == "any":
         return True if True in found else None if None in found else False
     return False if False in found else None if None in found else True
@@ -171,7 +174,7 @@ def edges(rule: Rule, events: list[tuple[int, str, float | None]], start: int, e
         level = root(rule.logic, rule.conditions, levels())
         wanted = {"hold": None, "true": True, "false": False}[rule.on_bad] if level is None else level
         if not settled:
-            if wanted is None or (level is None and not wanted):
+            if wanted is None:
                 return
             settled = True
         if wanted is None:

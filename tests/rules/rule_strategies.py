@@ -71,7 +71,8 @@ logics = st.sampled_from(("all", "any"))
 
 
 def conditions(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Condition, ...]]:
-    group = st.builds(Group, logics, st.lists(leaf, min_size=1, max_size=3).map(tuple))
+    inner = st.builds(Group, logics, st.lists(leaf, min_size=1, max_size=3).map(tuple), st.booleans())
+    group = st.builds(Group, logics, st.lists(leaf | inner, min_size=1, max_size=3).map(tuple), st.booleans())
     return st.lists(leaf | leaf | group, min_size=1, max_size=3).map(tuple)
 
 

@@ -37,6 +37,16 @@ def acting(*actions: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
     return rule(actions=[{"type": kind, "parameters": given} for kind, given in actions], **more)
 
 
+async def offer(room: RuleRoom, *types: str) -> None:
+    """As a worker does."""
+    offered = {name: json.dumps({"var_kwargs": True, "var_args": True}) for name in types}
+    await room.plane.redis.hset(room.keys.types(), mapping=offered)
+
+
+async def register_flow(room: RuleRoom, flow_id: str) -> None:
+    await room.plane.redis.hset(room.keys.flow(flow_id), mapping={"id": flow_id, "status": "idle"})
+
+
 async def fire(room: RuleRoom) -> None:
     await room.show(70)
     await room.show(80, 0.001)
@@ -121,10 +131,8 @@ async def test_bad_data_starts_no_control(room: RuleRoom) -> None:
 
 
 async def test_tasks_and_flows_are_submitted_once_with_their_values(room: RuleRoom) -> None:
-    await room.plane.redis.hset(
-        room.keys.types(),
-        mapping={name: json.dumps({"var_kwargs": True, "var_args": True}) for name in ("report", "flow_start")},
-    )
+    await offer(room, "report", "flow_start")
+    await register_flow(room, "cool_down")
     report = ("submit_task", {"type": "report", "args": ["{rule.id}", "=value * 2"], "kwargs": {"at": "{source}"}})
     flow = ("start_flow", {"flow_id": "cool_down", "payload": {"value": "=value"}})
     await room.store.put(acting(report, flow))
@@ -184,6 +192,28 @@ async def test_a_task_that_is_refused_is_told_with_why(room: RuleRoom) -> None:
         told = (await room.told("hot", 1))[0]
     assert told["results"][0]["code"] == "unknown_type"
     assert "no_such_type" in told["error_message"] and told["error_message"] == told["results"][0]["error"]
+
+
+async def test_a_flow_that_does_not_exist_is_told_and_no_task_is_made_for_it(room: RuleRoom) -> None:
+    await offer(room, "flow_start")
+    await room.store.put(acting(("start_flow", {"flow_id": "nowhere"}), ("log_event", {"message": "still said"})))
+    async with room.leading():
+        await fire(room)
+        told = (await room.told("hot", 1))[0]
+        assert told["success"] is False and told["actions_executed"] == ["log_event"]
+        assert told["results"][0] == {
+            "type": "start_flow",
+            "success": False,
+            "code": "flow_not_found",
+            "error": "there is no flow 'nowhere'",
+        }
+        assert told["error_message"] == "there is no flow 'nowhere'"
+        assert await tasks(room) == []
+        await register_flow(room, "nowhere")  # it may be loaded later
+        for value in (70, 80):
+            await room.show(value, 0.001)
+        again = [one for one in await room.told("hot", 3) if one["triggered"]][-1]
+    assert again["success"] and [kind for kind, _ in await tasks(room)] == ["flow_start"]
 
 
 async def test_an_expression_that_acts_is_carried_out_and_told_with_its_truth(room: RuleRoom) -> None:

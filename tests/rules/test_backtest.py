@@ -52,6 +52,14 @@ def test_the_first_level_is_a_start_not_an_edge() -> None:
 
 
 @pytest.mark.parametrize("is_vectorised", [True, False])
+def test_with_on_bad_false_unknown_is_a_level_and_what_follows_an_edge(is_vectorised: bool) -> None:
+    rows = Series.of([0, 10], [9.0, 9.0], [2, 0])
+    for on_bad, cause in (("false", "sample"), ("hold", "startup")):
+        rule = Rule("r", conditions=(Compare(A, ">", 5.0),), on_bad=on_bad)
+        assert edges(backtest(rule, {A: rows}, is_vectorised=is_vectorised)) == [("rise", 10, cause)]
+
+
+@pytest.mark.parametrize("is_vectorised", [True, False])
 def test_delays_cooldown_and_time_behind_the_last_sample(is_vectorised: bool) -> None:
     rule = Rule("r", conditions=(Compare(A, ">", 5.0),), for_ms=60_000, off_delay_ms=5_000, cooldown_ms=100_000)
     rows = series((0, 1.0), (1_000, 9.0), (90_000, 1.0), (92_000, 9.0), (93_000, 1.0))

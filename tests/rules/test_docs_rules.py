@@ -69,7 +69,7 @@ def test_every_field_of_a_rule_is_described() -> None:
 
 def test_every_condition_is_described_with_its_fields() -> None:
     told, known = rows("Conditions"), ConditionReader(Report(), 0.0)._kinds
-    assert set(told) - {"type"} == {*known, "group"} and len(get_args(Leaf)) == len(known)
+    assert set(told) - {"type"} == {*known, "group", "not"} and len(get_args(Leaf)) == len(known)
     assert Group in get_args(Condition)
     for kind, (fields, _) in known.items():
         missing = [each for each in fields if each not in ("hysteresis", "deadband") and f"`{each}`" not in told[kind]]

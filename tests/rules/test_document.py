@@ -29,6 +29,7 @@ from tradewind.rules.spec import (
 )
 
 A = "comsrv:1001:m:10001"
+MODE = "modsrv:oven:control:mode"
 SEED: dict[str, Any] = {
     "id": "rule_temperature_monitor",
     "name": "温度监控规则",
@@ -67,7 +68,16 @@ def test_the_seed_example_is_read() -> None:
 @pytest.mark.parametrize(
     ("document", "leaf"),
     [
-        ({"operator": "==", "value": "open", "source": A}, Compare(A, "==", "open")),
+        ({"operator": "==", "value": "open", "source": MODE}, Compare(MODE, "==", "open")),
+        ({"operator": "==", "value": "on", "source": MODE}, Compare(MODE, "==", "on")),
+        ({"operator": "==", "value": "on", "source": A}, Compare(A, "==", 1.0)),
+        ({"operator": "!=", "value": "True", "source": A}, Compare(A, "!=", 1.0)),
+        (
+            {"operator": "==", "value": " off ", "source": "modsrv:m:measurement:x"},
+            Compare("modsrv:m:measurement:x", "==", 0.0),
+        ),
+        ({"type": "change", "source": A, "from": "false", "to": "ON"}, Change(A, 0.0, 1.0)),
+        ({"type": "change", "source": MODE, "from": "eco", "to": "on"}, Change(MODE, "eco", "on")),
         ({"operator": "!=", "value": True, "source": A}, Compare(A, "!=", 1.0)),
         ({"operator": "contains", "value": 75.0, "source": A}, Compare(A, "contains", "75")),
         ({"operator": "contains", "value": "75.0", "source": A}, Compare(A, "contains", "75.0")),
@@ -252,23 +262,29 @@ def test_a_rule_without_id_or_conditions_is_refused() -> None:
     }
 
 
+def test_an_id_is_text() -> None:
+    """A number would be stored under another name than it says."""
+    assert problems(id=7) == {("wrong_type", "id")} and problems(group_id=7) == {("wrong_type", "group_id")}
+
+
 def test_depth_and_number_of_conditions_are_limited() -> None:
     leaf = SEED["conditions"][0]
     deep: Any = leaf
-    for _ in range(MAX_DEPTH - 1):
+    for _ in range(MAX_DEPTH):
         deep = {"conditions": [deep]}
-    assert read(conditions=[deep])
-    assert ("too_deep", "conditions[0]" + ".conditions[0]" * (MAX_DEPTH - 1) + ".conditions") in problems(
+    assert MAX_DEPTH == 8 and read(conditions=[deep])
+    assert ("too_deep", "conditions[0]" + ".conditions[0]" * MAX_DEPTH + ".conditions") in problems(
         conditions=[{"conditions": [deep]}]
     )
+    assert any(code == "too_deep" for code, _ in problems(conditions=[{"not": deep}]))
     assert read(conditions=[leaf] * MAX_CONDITIONS)
     assert problems(conditions=[leaf] * (MAX_CONDITIONS + 1)) == {("too_many", f"conditions[{MAX_CONDITIONS}]")}
 
 
 def test_a_document_nested_without_end_is_refused_not_followed() -> None:
     deep: Any = SEED["conditions"][0]
-    for _ in range(5_000):
-        deep = {"conditions": [deep]}
+    for at in range(5_000):
+        deep = {"not": deep} if at % 2 else {"conditions": [deep]}
     assert any(code == "too_deep" for code, _ in problems(conditions=[deep]))
 
 
@@ -276,3 +292,76 @@ def test_a_range_that_could_never_end_is_refused() -> None:
     condition = {"type": "range", "source": A, "min": 0, "max": 2, "inside": False, "hysteresis": 1}
     assert problems(conditions=[condition]) == {("out_of_range", "conditions[0].hysteresis")}
     assert read(conditions=[{**condition, "hysteresis": 0.9}])
+
+
+def test_a_condition_can_be_negated() -> None:
+    compare = {"operator": ">", "value": 1, "source": A}
+    rule = read(
+        conditions=[
+            {"not": compare, "description": "not above"},
+            {"type": "not", "not": {"logic": "any", "conditions": [{"not": compare}, compare]}},
+        ]
+    )
+    leaf = Compare(A, ">", 1.0)
+    assert rule.conditions == (
+        Group("all", (leaf,), True),
+        Group("all", (Group("any", (Group("all", (leaf,), True), leaf)),), True),
+    )
+    assert len(list(rule.leaves())) == 3 and rule.addresses == (A,)
+    assert problems(conditions=[{"not": {"operator": "~", "value": 1, "source": A}}]) == {
+        ("bad_choice", "conditions[0].not.operator")
+    }
+    assert problems(conditions=[{"not": [compare]}]) >= {("wrong_type", "conditions[0].not")}
+    assert problems(conditions=[{"type": "not"}]) == {("missing_field", "conditions[0].not")}
+    assert problems(conditions=[{"not": compare, "for_ms": 5}]) == {("unknown_field", "conditions[0].for_ms")}
+
+
+@pytest.mark.parametrize("name", ["station", "external"])
+def test_the_names_of_alarms_that_no_rule_raises_are_no_rules(name: str) -> None:
+    rule, found = read_rule({**SEED, "id": name})
+    assert rule is None and [(p.code, p.path) for p in found] == [("bad_name", "id")]
+    assert name in found[0].hint
+    assert read(inhibited_by=[name]).inhibited_by == (name,)
+
+
+@pytest.mark.parametrize(
+    ("condition", "path"),
+    [
+        ({"operator": "==", "value": "open", "source": A}, "value"),
+        ({"operator": "!=", "value": "", "source": A}, "value"),
+        ({"operator": "==", "value": "yes", "source": "modsrv:m:measurement:x"}, "value"),
+        ({"type": "change", "source": A, "from": "a"}, "from"),
+        ({"type": "change", "source": A, "to": "b"}, "to"),
+        ({"type": "change", "source": A, "from": 1, "to": "on"}, "to"),
+        ({"type": "change", "source": MODE, "from": "eco", "to": "eco"}, "to"),
+        ({"operator": "==", "value": 1, "source": A, "hysteresis": 2}, "hysteresis"),
+        ({"operator": "contains", "value": 1, "source": A, "deadband": 2}, "hysteresis"),
+        ({"type": "rate", "operator": "!=", "value": 1, "source": A, "hysteresis": 2}, "hysteresis"),
+        ({"type": "alarm", "rule_id": "x", "source": "comsrv:1:*"}, "source"),
+    ],
+)
+def test_what_could_never_be_so_is_refused(condition: Any, path: str) -> None:
+    assert {where for _, where in problems(conditions=[condition])} == {f"conditions[0].{path}"}
+
+
+def test_a_hysteresis_of_the_rule_leaves_out_what_has_none() -> None:
+    rule = read(hysteresis=2, conditions=[{"operator": "==", "value": 1, "source": A, "hysteresis": 0}])
+    assert rule.conditions == (Compare(A, "==", 1.0),)
+
+
+def test_a_rule_does_not_inhibit_itself() -> None:
+    assert problems(inhibited_by=["x", "r"]) == {("itself", "inhibited_by[1]")}
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"address": "comsrv:1:c:7", "value": 7},
+        {"channel_id": "1", "point_id": "7", "type": "c", "value": "0.5"},
+    ],
+)
+def test_a_switch_is_given_0_or_1(parameters: Any) -> None:
+    found = problems(actions=[{"type": "send_control", "parameters": parameters}])
+    assert found == {("out_of_range", "actions[0].parameters.value")}
+    for value in (0, "1", True, "=value"):
+        assert read(actions=[{"type": "send_control", "parameters": {**parameters, "value": value}}])

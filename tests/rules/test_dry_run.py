@@ -48,6 +48,17 @@ async def test_it_tells_levels_values_and_what_would_be_done(room: RuleRoom) -> 
     assert await room.alarms() == [] and await room.states() == {} and await room.store.list() == []
 
 
+async def test_it_tells_of_flows_and_task_types_that_do_not_exist(room: RuleRoom) -> None:
+    await room.show(80)
+    await room.plane.redis.hset(room.keys.flow("there"), "id", "there")
+    await room.plane.redis.hset(room.keys.types(), "report", "{}")
+    actions = [{"type": "start_flow", "parameters": {"flow_id": name}} for name in ("there", "nowhere")]
+    actions += [{"type": "submit_task", "parameters": {"type": name}} for name in ("report", "no_such_type")]
+    errors = [would.error for would in (await try_out(room, rule(actions=actions))).actions]
+    assert [bool(error) for error in errors] == [False, True, False, True]
+    assert "'nowhere'" in errors[1] and "'no_such_type'" in errors[3]
+
+
 async def test_a_false_rule_would_do_nothing(room: RuleRoom) -> None:
     await room.show(70)
     found = await try_out(room, rule())

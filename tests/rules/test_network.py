@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.rules.rule_strategies import ALARM, START, TICK, A, B, events, leaves, rules, steps, values
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network import RuleNetwork
+from tradewind.rules.open_alarms import LeftOpen
 from tradewind.rules.program import RuleProgram, Sample
 from tradewind.rules.spec import AlarmOpen, Change, Compare, Formula, Rule, Window
 from tradewind.rules.verdict import BAD
@@ -256,6 +257,58 @@ def test_a_new_rule_does_not_trust_a_stale_board() -> None:
     network.age(START + 1000, {"1": START})
     [fired] = network.take()
     assert fired.verdict.cause == "startup"
+
+
+def test_a_rule_whose_source_was_never_known_is_false_by_on_bad_and_its_first_true_is_an_edge() -> None:
+    network = started(hot("false", on_bad="false"), hot("hold"))
+    assert set(network.take_states()) == {"false"}, "what on_bad decided is a level, and is remembered"
+    network.apply(entry(1, _1=80))
+    assert [(fired.rule.id, fired.verdict.cause) for fired in network.take()] == [
+        ("false", "sample"),
+        ("hold", "startup"),
+    ]
+
+
+def test_a_rule_that_is_true_when_it_is_first_judged_starts_so_whatever_on_bad_says() -> None:
+    for on_bad in ("hold", "false", "true"):
+        network = started(hot("a", on_bad=on_bad), samples={A: Sample(80.0, START)})
+        assert [fired.verdict.cause for fired in network.take()] == ["startup"]
+
+
+@pytest.mark.parametrize(
+    ("on_bad", "seen", "expected"),
+    [
+        ("false", START, [("rise", "startup")]),  # the channel answers: the old value is good, and was so at the start
+        ("true", START, [("rise", "startup")]),
+        ("false", 0, []),
+        ("true", 0, [("rise", "bad")]),
+    ],
+)
+def test_on_bad_does_not_decide_before_it_is_known_whether_an_old_value_is_stale(
+    on_bad: str, seen: int, expected: list[tuple[str, str]]
+) -> None:
+    network = started(hot("a", on_bad=on_bad), samples={A: Sample(80.0, START - 60_000)}, stale_ms=30_000)
+    assert edges(network) == []
+    network.age(START, {"1": seen})
+    assert [(fired.verdict.edge, fired.verdict.cause) for fired in network.take()] == expected
+    if not seen and on_bad == "false":
+        network.apply(entry(1, _1=80))
+        assert [fired.verdict.cause for fired in network.take()] == ["sample"]
+
+
+@pytest.mark.parametrize(("on_bad", "is_cleared"), [("false", True), ("hold", False), ("true", False)])
+def test_an_alarm_that_was_left_open_is_cleared_when_its_rule_is_known_to_be_false(
+    on_bad: str, is_cleared: bool
+) -> None:
+    """Unknown is false with `on_bad: false` only. A rule that is true and waits may yet turn out to be false."""
+    network = started(hot("a", on_bad=on_bad, for_ms=60_000))
+    left = LeftOpen({("a", A)})
+    assert bool(left.steps(network)) is is_cleared
+    left = LeftOpen({("a", A)})
+    network.apply(entry(1, _1=80))
+    assert left.steps(network) == []
+    network.apply(entry(2, _1=70))
+    assert len(left.steps(network)) == 1 and left.steps(network) == []
 
 
 def test_points_have_ages_of_their_own_and_other_kinds_none() -> None:

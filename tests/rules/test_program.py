@@ -142,8 +142,8 @@ def test_missing_data_is_bad_from_the_start() -> None:
     room = Room(on_bad="true")
     assert room.program.judge(room.state, {}, START).cause == "bad" and room.state.is_active
     room = Room(on_bad="false")
-    assert not room.program.judge(room.state, {}, START).is_changed
-    assert room.give(1, 76.0) == [("rise", 1, "startup")]
+    assert room.program.judge(room.state, {}, START).is_changed and not room.state.is_active
+    assert room.give(1, 76.0) == [("rise", 1, "sample")], "it was false before, because on_bad says so"
 
 
 def test_a_cool_down_delays_and_loses_nothing() -> None:

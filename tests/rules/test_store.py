@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from tests.rules.rule_room import RuleRoom, rule, seed_rule
+from tradewind.alarms.record import NewAlarm
+from tradewind.alarms.store import AlarmStore
 from tradewind.clock import FakeClock
-from tradewind.errors import Conflict, Invalid, NotFound
+from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
 from tradewind.rules.definitions import plan
 from tradewind.rules.history_record import Checked, Context, Execution, encode
+from tradewind.rules.store import RuleStore
 
 GROUP = {"id": "group_temperature", "name": "温度"}
 
@@ -77,6 +80,98 @@ async def test_one_of_two_edits_of_the_same_version_wins(room: RuleRoom) -> None
     assert (await room.store.get("hot"))["version"] == 2
 
 
+async def test_edits_of_different_rules_never_collide(room: RuleRoom) -> None:
+    stores = [RuleStore(room.link, room.keys, room.settings, room.clock) for _ in range(4)]
+    await room.store.put_group({"id": "g"})
+    made = await asyncio.gather(*(stores[i % 4].put(rule(f"r{i}", group_id="g"), is_new=True) for i in range(200)))
+    assert {document["version"] for document in made} == {1}
+    found = await asyncio.gather(
+        *(stores[i % 4].put(rule(f"r{i}", limit=1, version=1)) for i in range(0, 200, 4)),
+        *(stores[i % 4].disable(f"r{i}") for i in range(1, 200, 4)),
+        *(stores[i % 4].remove(f"r{i}") for i in range(2, 200, 4)),
+        *(store.load() for store in stores for _ in range(20)),
+    )
+    assert len(found) == 230
+    now = await room.store.load()
+    assert len(now.rules) == 150 and now.version == await room.store.version() == "351"
+    inside = [name for name, document in now.rules.items() if document["group_id"] == "g"]
+    assert await members(room, room.keys.rule_group_rules("g")) == set(inside) and len(inside) == 100
+
+
+async def test_of_edits_of_one_rule_without_a_version_none_is_refused(room: RuleRoom) -> None:
+    stores = [RuleStore(room.link, room.keys, room.settings, room.clock) for _ in range(4)]
+    made = await asyncio.gather(*(stores[i % 4].put(rule(limit=i)) for i in range(60)))
+    assert sorted(document["version"] for document in made) == list(range(1, 61))
+    last = max(made, key=lambda document: int(document["version"]))
+    assert await room.store.get("hot") == last
+
+
+async def test_of_edits_of_one_version_exactly_one_wins(room: RuleRoom) -> None:
+    stores = [RuleStore(room.link, room.keys, room.settings, room.clock) for _ in range(4)]
+    await room.store.put(rule())
+    edits = (stores[i % 4].put(rule(limit=i, version=1)) for i in range(40))
+    found = await asyncio.gather(*edits, return_exceptions=True)
+    refused = [one for one in found if isinstance(one, Conflict)]
+    assert len(refused) == 39 and {one.code for one in refused} == {"version_moved"}
+    (won,) = (one for one in found if isinstance(one, dict))
+    assert await room.store.get("hot") == won and won["version"] == 2
+
+
+async def test_a_change_that_is_stuck_for_too_long_says_so(room: RuleRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_late(*_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr("tradewind.rules.store.PATIENCE_S", 0.05)
+    monkeypatch.setattr(room.store, "_store", is_late)
+    with pytest.raises(Unavailable) as caught:
+        await room.store.put(rule())
+    assert caught.value.code == "rules_busy"
+
+
+@pytest.mark.parametrize("version", [0, 5])
+async def test_a_version_of_a_rule_that_is_not_there_brings_none_back(room: RuleRoom, version: int) -> None:
+    await room.store.put(rule())
+    if version:
+        await room.store.remove("hot")
+    with pytest.raises(Conflict) as caught:
+        await room.store.put(rule(limit=1, version=version))
+    assert caught.value.code == "version_moved" and "leave the version out" in caught.value.hint
+    with pytest.raises(Conflict):
+        await room.store.put_group({**GROUP, "version": 5})
+    await room.store.put(rule("new", version=0))
+    await room.store.put(rule("copy", version=5), is_new=True)
+    assert (await room.store.get("copy"))["version"] == 1
+
+
+async def test_a_group_and_a_rule_that_joins_it_do_not_miss_each_other(room: RuleRoom) -> None:
+    """Whoever looked at the group before the other one changed it looks again."""
+    await room.store.put_group(GROUP)
+    now = await room.store.about(["hot"])
+    joining = plan(now, "2024-01-01T10:00:00Z", [rule(group_id=GROUP["id"])])
+    leaving = plan(now, "2024-01-01T10:00:00Z", [], (), (), [GROUP["id"]])
+    assert await room.store._store(now, joining)
+    assert not await room.store._store(now, leaving), "it has a rule by now"
+    await room.store.remove_group(GROUP["id"], "cascade")
+    assert not await room.store._store(now, joining), "the group is gone"
+    assert await room.store.list() == []
+
+
+async def test_a_group_is_switched_in_one_change(room: RuleRoom) -> None:
+    rules = [rule("a", group_id="g"), rule("b", group_id="g", enabled=False), rule("c")]
+    await room.store.apply(rules, groups=[{"id": "g"}])
+    put, changed = await room.store.switch_group("g", is_on=False)
+    assert ([document["enabled"] for document in put], changed) == ([False, False], ["a"])
+    assert await room.store.version() == "2"
+    await room.plane.redis.hset(room.keys.rule_figures(), "b:stopped_ms", 5)
+    _, changed = await room.store.switch_group("g", is_on=True)
+    assert changed == ["a", "b"] and (await room.store.get("c"))["version"] == 1
+    await room.plane.redis.hset(room.keys.rule_figures(), "b:stopped_ms", 5)
+    assert (await room.store.switch_group("g", is_on=True))[1] == ["b"], "the loop guard had stopped it"
+    assert (await room.store.switch_group("g", is_on=True))[1] == []
+    with pytest.raises(NotFound):
+        await room.store.switch_group("h", is_on=True)
+
+
 async def test_create_refuses_what_exists(room: RuleRoom) -> None:
     await room.store.put(rule(), is_new=True)
     with pytest.raises(Conflict) as caught:
@@ -89,12 +184,13 @@ async def test_create_refuses_what_exists(room: RuleRoom) -> None:
 
 async def test_all_problems_are_named_and_nothing_is_stored(room: RuleRoom) -> None:
     bad = rule("other", group_id="nowhere")
-    worse = rule("worse", conditions=[{"operator": "~", "value": 1, "source": "x"}])
+    worse = rule("worse", group_id="nowhere", conditions=[{"operator": "~", "value": 1, "source": "x"}])
     with pytest.raises(Invalid) as caught:
         await room.store.apply([rule(), bad, worse])
     found = {(problem.code, problem.path) for problem in caught.value.problems}
     assert ("unknown_group", "rules[1].group_id") in found
     assert {path for _, path in found} >= {"rules[2].conditions[0].operator", "rules[2].conditions[0].source"}
+    assert ("unknown_group", "rules[2].group_id") in found
     assert await room.store.list() == [] and await room.store.version() == "0"
 
 
@@ -138,7 +234,8 @@ async def test_a_group_with_rules_goes_only_when_it_is_said_what_becomes_of_them
     await room.store.apply([rule("a", group_id="g"), rule("b", group_id="h")], groups=[{"id": "g"}, {"id": "h"}])
     with pytest.raises(Conflict) as caught:
         await room.store.remove_group("g")
-    assert caught.value.code == "group_has_rules"
+    assert caught.value.code == "group_has_rules" and "has 1 rule" in str(caught.value)
+    assert "1 rules" not in str(caught.value)
     await room.store.remove_group("g", "ungroup")
     assert (await room.store.get("a"))["group_id"] == ""
     await room.store.remove_group("h", "cascade")
@@ -158,7 +255,7 @@ async def test_enable_and_disable_are_versions_too_and_idempotent(room: RuleRoom
         await room.store.enable("nothing")
 
 
-async def test_a_removed_rule_leaves_nothing_behind(room: RuleRoom) -> None:
+async def test_a_removed_rule_leaves_nothing_behind_but_its_part_of_the_sums(room: RuleRoom) -> None:
     await room.store.apply([rule(group_id="g")], groups=[{"id": "g"}])
     redis = room.plane.redis
     await redis.hset(room.keys.rule_states(), "hot", b"x")
@@ -166,14 +263,15 @@ async def test_a_removed_rule_leaves_nothing_behind(room: RuleRoom) -> None:
     await redis.lpush(room.keys.rule_history("hot"), b"{}")
     await room.store.remove("hot")
     left = [key async for key in room.link.client.scan_iter(match=f"{room.keys.rules()[:-5]}*")]
-    kept = {room.keys.rule_groups(), room.keys.rule_group("g"), room.keys.rules_version()}
+    kept = {room.keys.rule_groups(), room.keys.rule_group("g"), room.keys.rules_version(), room.keys.rule_figures()}
     assert {key.decode() for key in left} == kept
+    assert await redis.hgetall(room.keys.rule_figures()) == {b":executions": b"1", b":ms": b"2"}
     with pytest.raises(NotFound):
         await room.store.remove("hot")
 
 
 async def test_an_equal_change_after_a_lost_reply_is_done_once(room: RuleRoom) -> None:
-    now = await room.store.load()
+    now = await room.store.about(["hot"])
     change = plan(now, "2024-01-01T10:00:00Z", [rule()])
     assert await room.store._store(now, change)
     assert await room.store._store(now, change), "the same once more, as after a lost reply"
@@ -182,10 +280,21 @@ async def test_an_equal_change_after_a_lost_reply_is_done_once(room: RuleRoom) -
     assert not await room.store._store(now, other), "it was made of an old version"
 
 
+async def test_a_rule_by_a_name_of_the_station_is_removed_without_its_alarms(room: RuleRoom) -> None:
+    """Put there by another program; its open alarms are faults of the station."""
+    fault = NewAlarm(rule_id="station", source="rulesrv:x", title="a fault")
+    await AlarmStore(room.plane).raise_(fault)
+    await write_by_hand(room, "station", json.dumps(rule("station")))
+    assert [problem.path for problem in (await room.store.load()).problems] == ["station.id"]
+    await room.store.disable("station")
+    await room.store.remove("station")
+    assert await room.statuses() == ["New"]
+
+
 async def test_history_is_read_newest_first_and_not_older_than_it_is_kept(room: RuleRoom) -> None:
     day = 86_400_000
     now = room.clock.now_ms()
-    for at in (now - 8 * day, now - 6 * day, now - day, now):
+    for at in (now - 8 * day, now - day, now - 6 * day, now):  # one ended late
         execution = Execution(
             id=f"exec_{at}", rule_id="hot", timestamp=at, triggered=True, conditions_result={"t": Checked(True, 1.0)},
             actions_executed=[], success=True, duration_ms=0, error_message=None, context=Context("x", 1.0),

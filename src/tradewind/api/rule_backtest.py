@@ -26,8 +26,9 @@ MAX_BODY_BYTES = 100_000_000
 #: Reading and judging so much takes a while.
 LIMIT_S = 300.0
 CSV = "text/csv"
-_FIELDS = frozenset({"rule", "csv", "samples", "from", "to", "max_events"})
-_WAYS = "give csv, or samples, or from (and to)"
+_FIELDS = frozenset({"rule", "csv", "samples", "from", "to", "stale_s", "max_events"})
+_WAYS = "give csv, or samples, or from"
+_YEAR_S = 366 * 86_400
 
 
 class BacktestRoutes:
@@ -40,29 +41,25 @@ class BacktestRoutes:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() == CSV:
             rule = await self._room.rules.get_spec(rule_id)
             data = await read_bytes(request, MAX_BODY_BYTES)
-            return _told(await asyncio.to_thread(_of_csv, rule, data, MAX_EVENTS))
+            return _told(await asyncio.to_thread(_of_csv, rule, data, {"max_events": MAX_EVENTS}))
         body = check_object(await read_json(request, MAX_BODY_BYTES), _FIELDS)
         given = {name: value for name, value in body.items() if value is not None}
         if "rule" in given:
             rule = await self._room.rules.validate(ungrouped(given["rule"], rule_id))
         else:
             rule = await self._room.rules.get_spec(rule_id)
-        most = _most(given)
-        ways = [name for name in ("csv", "samples") if name in given] + (
-            ["from"] if {"from", "to"} & given.keys() else []
-        )
+        how: dict[str, Any] = {"max_events": _most(given), "ages": _ages(rule, given)}
+        ways = [name for name in ("csv", "samples", "from") if name in given]
         if len(ways) != 1:
             raise _refused(Problem("no_samples" if not ways else "not_alone", ways[1] if ways else "csv", _WAYS))
         if ways == ["csv"]:
             if not isinstance(given["csv"], str):
                 raise _refused(Problem("not_a_text", "csv", "give the text of a CSV file"))
-            return _told(await asyncio.to_thread(_of_csv, rule, given["csv"], most))
+            return _told(await asyncio.to_thread(_of_csv, rule, given["csv"], how | _end(given)))
         if ways == ["samples"]:
-            return _told(await asyncio.to_thread(_of_samples, rule, given["samples"], most))
-        if "from" not in given:
-            raise _refused(Problem("missing_field", "from", "give from"))
+            return _told(await asyncio.to_thread(_of_samples, rule, given["samples"], how | _end(given)))
         first, last = time_of(given["from"], "from"), time_of(given.get("to", "now"), "to")
-        return _told(await backtest_history(rule, self._room.recorded, first, last, max_events=most))
+        return _told(await backtest_history(rule, self._room.recorded, first, last, **how))
 
     def endpoints(self) -> list[Endpoint]:
         return [
@@ -72,17 +69,19 @@ class BacktestRoutes:
                  409: ("This station has no history", "Error")}, TAG,
                 "Of the stored rule, or of `rule`, which is not stored. Nothing is done. The samples are `csv` "
                 "(columns `ts,address,value[,quality]`, or `ts,value` for a rule with one source), `samples`, or those "
-                "that the history has `from` … `to`. A body of `text/csv` is the CSV itself.",
+                "that the history has `from` … `to`. With samples, `to` says how far the time goes on after them. "
+                "A source that is silent for `stale_s` is stale; without it none is, since changes alone are recorded. "
+                "A body of `text/csv` is the CSV itself.",
                 body="BacktestRequest", body_types=("application/json", CSV), limit_s=LIMIT_S,
             )
         ]  # fmt: skip
 
 
-def _of_csv(rule: Rule, text: str | bytes, most: int) -> BacktestReport:
-    return backtest(rule, read_csv(text, rule.addresses).series, max_events=most)
+def _of_csv(rule: Rule, text: str | bytes, how: Mapping[str, Any]) -> BacktestReport:
+    return backtest(rule, read_csv(text, rule.addresses).series, **how)
 
 
-def _of_samples(rule: Rule, given: Any, most: int) -> BacktestReport:
+def _of_samples(rule: Rule, given: Any, how: Mapping[str, Any]) -> BacktestReport:
     """Raises Invalid naming every source whose samples are wrong."""
     if not isinstance(given, Mapping):
         raise _refused(Problem("not_an_object", "samples", 'give {"comsrv:1001:m:1": [[ts, value], …]}'))
@@ -102,7 +101,20 @@ def _of_samples(rule: Rule, given: Any, most: int) -> BacktestReport:
             problems.append(Problem(error.code, path, error.hint or error.message))
     if problems:
         raise _refused(*problems)
-    return backtest(rule, found, max_events=most)
+    return backtest(rule, found, **how)
+
+
+def _end(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {"until_ms": time_of(given["to"], "to")} if "to" in given else {}
+
+
+def _ages(rule: Rule, given: Mapping[str, Any]) -> dict[str, int] | None:
+    if "stale_s" not in given:
+        return None
+    stale_s = given["stale_s"]
+    if type(stale_s) not in (int, float) or not 0 < stale_s <= _YEAR_S:
+        raise _refused(Problem("out_of_range", "stale_s", "give seconds, more than 0 and at most a year"))
+    return dict.fromkeys(rule.addresses, max(1, round(stale_s * 1000)))
 
 
 def _most(given: Mapping[str, Any]) -> int:

@@ -44,7 +44,7 @@ class RuleGroupRoutes:
         check_query(request, frozenset())
         group_id = path_id(request)
         document = definition(await read_definition(request, self._max_body_bytes), group_id, _SHOWN)
-        is_new = group_id not in (await self._rules.load()).groups
+        is_new = group_id not in (await self._rules.about([])).groups
         return json_response(await self._view(await self._rules.put_group(document)), 201 if is_new else 200)
 
     async def remove(self, request: Request) -> Response:
@@ -53,6 +53,19 @@ class RuleGroupRoutes:
         await self._rules.remove_group(path_id(request), rules)
         return Response(status_code=204)
 
+    async def enable(self, request: Request) -> Response:
+        return await self._switch(request, is_on=True)
+
+    async def disable(self, request: Request) -> Response:
+        return await self._switch(request, is_on=False)
+
+    async def _switch(self, request: Request, *, is_on: bool) -> Response:
+        check_query(request, frozenset())
+        group_id = path_id(request)
+        rules, changed = await self._rules.switch_group(group_id, is_on=is_on)
+        ids = [document["id"] for document in rules]
+        return json_response({"id": group_id, "enabled": is_on, "rules": ids, "changed": changed})
+
     async def _view(self, group: dict[str, Any]) -> dict[str, Any]:
         rules = await self._rules.list(group_id=group["id"])
         return {**group, "rules": [document["id"] for document in rules]}
@@ -60,6 +73,7 @@ class RuleGroupRoutes:
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/rule-groups", "/api/v1/rule-groups/{id}"
         group, exists = ("The group with the ids of its rules", "RuleGroup"), ("It exists already", "Error")
+        switched = ("Its rules are so now", "RuleGroupSwitched")
         has_rules = ("It has rules, and nothing was said of them", "Error")
         about = "What becomes of its rules: `refuse` to remove it, remove them too, or only take them out"
         query = (Parameter("rules", about, {"type": "string", "enum": list(WITH_RULES), "default": "refuse"}),)
@@ -74,6 +88,16 @@ class RuleGroupRoutes:
                 "PUT", one, self.replace, "Define or replace a group",
                 {200: group, 201: group, 409: MOVED, 422: BAD}, TAG,
                 body="RuleGroupDefinition", body_types=BODY_TYPES,
+            ),
+            Endpoint(
+                "POST", f"{one}/enable", self.enable, "Enable all rules of a group",
+                {200: switched, 404: UNKNOWN, 422: BAD}, TAG,
+                "All at once. Also those that were stopped because they fed themselves.",
+            ),
+            Endpoint(
+                "POST", f"{one}/disable", self.disable, "Disable all rules of a group",
+                {200: switched, 404: UNKNOWN, 422: BAD}, TAG,
+                "All at once. Their timers end, their open alarms are marked and resolved.",
             ),
             Endpoint(
                 "DELETE", one, self.remove, "Remove a group",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from tradewind.api.rule_room import RuleServices
@@ -12,15 +10,13 @@ from tradewind.api.rule_room import RuleServices
 class RuleFiguresMetrics:
     def __init__(self, room: RuleServices) -> None:
         self._room = room
-        self._seen: dict[str, int] = {}
-        self._gone: dict[str, int] = {}
 
     async def collect(self) -> list[Metric]:
         return [*await self._of_rules(), *await self._of_alarms(), *await self._of_notifications()]
 
     async def _of_rules(self) -> list[Metric]:
         rules, now = self._room.rules, await self._room.rules.load()
-        totals = self._kept(await rules.history.totals())
+        totals = await rules.history.totals()
         enabled = sum(1 for spec in now.specs.values() if spec.enabled)
         by_state = GaugeMetricFamily("tradewind_rules", "Rules by whether they are judged.", labels=["state"])
         by_state.add_metric(["enabled"], enabled)
@@ -36,13 +32,6 @@ class RuleFiguresMetrics:
             CounterMetricFamily("tradewind_rule_seconds", "Time that executions took.", totals["ms"] / 1000),
             GaugeMetricFamily("tradewind_rule_outbox_waiting", "Executions whose actions are not done.", waiting),
         ]
-
-    def _kept(self, totals: Mapping[str, int]) -> dict[str, int]:
-        """With what went along with rules that were deleted since this process runs: no counter falls meanwhile."""
-        for word, number in totals.items():
-            self._gone[word] = self._gone.get(word, 0) + max(0, self._seen.get(word, 0) - number)
-            self._seen[word] = number
-        return {word: number + self._gone[word] for word, number in totals.items()}
 
     async def _of_alarms(self) -> list[Metric]:
         found = await self._room.statistics(1)

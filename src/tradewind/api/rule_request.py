@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
@@ -11,7 +12,6 @@ from tradewind.api.rule_room import SHOWN
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Problem
 from tradewind.history.times import time_ms
-from tradewind.rules.definitions import Definitions
 
 FIELDS = frozenset({"rules", "groups", "remove"})
 
@@ -46,8 +46,9 @@ def is_change(document: Any) -> bool:
     return isinstance(document, list) or (isinstance(document, dict) and not document.keys().isdisjoint(FIELDS))
 
 
-def read_change(document: Any, now: Definitions) -> RuleChange:
-    """A list is a list of rules. Raises Invalid; whether the definitions are good is not looked at here."""
+def read_change(document: Any, known: Collection[str]) -> RuleChange:
+    """A list is a list of rules. `known`: ids of all rules. Raises Invalid; whether the definitions are good is not
+    looked at here."""
     given = check_object(document if isinstance(document, dict) else {"rules": document}, FIELDS)
     problems = [Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list]
     if not problems and not any(given.values()):
@@ -55,7 +56,7 @@ def read_change(document: Any, now: Definitions) -> RuleChange:
     if not problems:
         put = {document.get("id") for document in given.get("rules", []) if isinstance(document, dict)}
         for at, name in enumerate(given.get("remove", [])):
-            if not isinstance(name, str) or name not in now.rules:
+            if not isinstance(name, str) or name not in known:
                 problems.append(Problem("unknown_rule", f"remove[{at}]", f"there is no rule {str(name)[:64]!r}"))
             elif name in put:
                 problems.append(Problem("given_twice", f"remove[{at}]", f"{name!r} is put, too"))

@@ -8,19 +8,21 @@ from typing import Any, Protocol
 from tradewind.alarms.statistics import AlarmStatistics, PeriodStatistics
 from tradewind.alarms.store import AlarmStore
 from tradewind.clock import iso
+from tradewind.errors import Unavailable
 from tradewind.notify.store import NotifyStore
 from tradewind.points.plane import PointPlane
 from tradewind.rules.backtest_series import Series
-from tradewind.rules.definitions import Definitions
+from tradewind.rules.definitions import Definitions, judged
 from tradewind.rules.dry_run import DryRun
 from tradewind.rules.history import RuleFigures
+from tradewind.rules.references import find_dangling
 from tradewind.rules.spec import Rule
 from tradewind.rules.standing import read_active
 from tradewind.rules.store import RuleStore
 
 STATES = ("active", "inactive", "waiting", "stopped", "disabled", "faulty")
 #: What is shown with a rule and is not of its definition; a definition that comes back with it is taken without.
-SHOWN = ("state", "figures", "problems")
+SHOWN = ("state", "figures", "problems", "warnings")
 
 
 class RuleServices(Protocol):
@@ -50,9 +52,24 @@ class RuleServices(Protocol):
         ...
 
 
-async def rule_views(room: RuleServices, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each as it is stored, with how it stands, what it did, and what is wrong with it."""
-    now, ids = await room.rules.load(), [document["id"] for document in documents]
+async def warnings_of(room: RuleServices, rules: Sequence[Rule]) -> list[dict[str, str]]:
+    """What they name that is not there. Paths begin with `rules[2].` when there are several rules."""
+    try:
+        found = await find_dangling(room.plane, rules)
+    except Unavailable:  # what was asked for is done, so that is no reason to refuse it
+        return []
+    many = len(rules) > 1
+    return [
+        {"code": each.code, "path": f"rules[{at}].{each.path}" if many else each.path, "hint": each.hint}
+        for at, each in found
+    ]
+
+
+async def rule_views(
+    room: RuleServices, documents: Sequence[dict[str, Any]], now: Definitions | None = None
+) -> list[dict[str, Any]]:
+    """Each as it is stored, with how it stands, what it did, and what is wrong with it. `now`: in which they stand."""
+    now, ids = now or judged(documents), [document["id"] for document in documents]
     figures, active = await room.rules.history.figures(ids), await read_active(room.plane, ids)
     problems: dict[str, list[dict[str, str]]] = {}
     for problem in now.problems:

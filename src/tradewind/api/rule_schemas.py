@@ -24,6 +24,8 @@ MS: Schema = {"type": "integer", "minimum": 0, "description": "milliseconds"}
 VALUE: Schema = {"anyOf": [NUMBER, TEXT, {"type": "null"}]}
 _PROBLEMS: Schema = list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT}))
 
+_WARNINGS: Schema = {**_PROBLEMS, "description": "what the rules name that is not there; they are stored all the same"}
+
 _RULE = {
     "id": "rule_temperature_monitor", "name": "Temperature", "description": "too hot", "group_id": "", "enabled": True,
     "priority": 5,
@@ -52,7 +54,7 @@ _RULE_FIELDS: dict[str, Schema] = {
     "enabled": {**FLAG, "default": True},
     "priority": {"type": "integer", "description": "higher ones are judged first"},
     "logic": {"type": "string", "enum": list(LOGICS), "default": "all"},
-    "conditions": list_of(OBJECT, "compare, range, rate, window, change, schedule, expression, alarm, group"),
+    "conditions": list_of(OBJECT, "compare, range, rate, window, change, schedule, expression, alarm, group, not"),
     "actions": list_of(
         OBJECT,
         "create_alarm, send_control, send_notification, log_event, start_flow, submit_task, set_value",
@@ -89,6 +91,7 @@ _STORED: dict[str, Schema] = {
         }
     ),
     "problems": {**_PROBLEMS, "description": "why it is not judged"},
+    "warnings": {**_PROBLEMS, "description": "in the answer to a change: what it names that is not there"},
 }
 _NEEDED = ["id", "name", "enabled", "priority", "conditions", "actions", "version", "state", "figures", "problems"]
 _GROUP_FIELDS: dict[str, Schema] = {"id": TEXT, "name": TEXT, "description": TEXT, "version": COUNT}
@@ -113,8 +116,22 @@ RULE_SCHEMAS: dict[str, Schema] = {
         "example": {"rules": [_RULE], "groups": [_GROUP], "remove": ["old_rule"]},
     },
     "RulesChanged": object_of(
-        {"rules": WORDS, "groups": WORDS, "removed": WORDS},
-        {"rules": ["rule_temperature_monitor"], "groups": ["group_temperature"], "removed": ["old_rule"]},
+        {"rules": WORDS, "groups": WORDS, "removed": WORDS, "warnings": _WARNINGS},
+        {
+            "rules": ["rule_temperature_monitor"],
+            "groups": ["group_temperature"],
+            "removed": ["old_rule"],
+            "warnings": [
+                {
+                    "code": "unknown_flow",
+                    "path": "actions[0].parameters.flow_id",
+                    "hint": "there is no flow 'cool'",
+                }
+            ],
+        },
+    ),
+    "RuleValidation": object_of(
+        {"valid": FLAG, "problems": _PROBLEMS, "warnings": _WARNINGS}, {"valid": True, "problems": [], "warnings": []}
     ),
     "RuleTestRequest": object_of(
         {"rule": {**ref("RuleDefinition"), "description": "instead of what is stored"}}, {}, []
@@ -149,7 +166,8 @@ RULE_SCHEMAS: dict[str, Schema] = {
                 "anyOf": [TEXT, MS],
                 "description": "what the history has since: ISO, milliseconds, or such as `24h`",
             },
-            "to": {"anyOf": [TEXT, MS], "default": "now"},
+            "to": {"anyOf": [TEXT, MS], "description": "until then; now, or with samples the last one, if absent"},
+            "stale_s": {"type": "number", "description": "a source that is silent for so long is stale"},
             "max_events": {**COUNT, "maximum": 10_000},
         },
         {"samples": {"comsrv:1001:m:10001": [[1704103200000, 70], [1704103201000, 85.6]]}},
@@ -215,4 +233,13 @@ RULE_SCHEMAS: dict[str, Schema] = {
         {**_GROUP_FIELDS, "created_at": TIME, "updated_at": TIME, "rules": {**WORDS, "description": "their ids"}}
     ),
     "RuleGroups": items_of("RuleGroup"),
+    "RuleGroupSwitched": object_of(
+        {
+            "id": TEXT,
+            "enabled": FLAG,
+            "rules": {**WORDS, "description": "all that are so now"},
+            "changed": {**WORDS, "description": "those that were not so before, or that the loop guard had stopped"},
+        },
+        {"id": "group_temperature", "enabled": False, "rules": ["hot", "cold"], "changed": ["hot"]},
+    ),
 }

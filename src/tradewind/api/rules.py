@@ -13,10 +13,9 @@ from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, read_defin
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.api.rule_request import definition, is_change, query_flag, query_time, read_change, ungrouped
-from tradewind.api.rule_room import RuleServices, rule_views
-from tradewind.clock import iso, now_ms
+from tradewind.api.rule_room import RuleServices, rule_views, warnings_of
 from tradewind.errors import Invalid, Problem
-from tradewind.rules.definitions import plan
+from tradewind.rules.definitions import Change
 from tradewind.rules.history_record import view as execution_view
 
 TAG = "rules"
@@ -54,33 +53,33 @@ class RuleRoutes:
                 raise Invalid("the query is not valid", code=problem.code, hint=problem.hint, problems=[problem])
         page = documents[start : start + limit]
         more = start + limit < len(documents)
-        return json_response(
-            {"items": await rule_views(self._room, page), "next_cursor": page[-1]["id"] if more else None}
-        )
+        items = await rule_views(self._room, page, await self._rules.load())
+        return json_response({"items": items, "next_cursor": page[-1]["id"] if more else None})
 
     async def create(self, request: Request) -> Response:
         check_query(request, frozenset())
         document = definition(await read_definition(request, self._max_body_bytes))
-        return await self._shown(await self._rules.put(document, is_new=True), 201)
+        return await self._stored(await self._rules.change([document], is_new=True), 201)
 
     async def replace(self, request: Request) -> Response:
         check_query(request, frozenset())
         rule_id = path_id(request)
         document = definition(await read_definition(request, self._max_body_bytes), rule_id)
-        is_new = rule_id not in (await self._rules.load()).rules
-        return await self._shown(await self._rules.put(document), 201 if is_new else 200)
+        is_new = rule_id not in (await self._rules.about([rule_id])).rules
+        return await self._stored(await self._rules.change([document]), 201 if is_new else 200)
 
     async def change(self, request: Request) -> Response:
         """Many at once, all or none."""
         check_query(request, frozenset())
         document = await read_definition(request, self._max_body_bytes)
-        change = read_change(document, await self._rules.load())
-        put = await self._rules.apply(change.rules, remove=change.remove, groups=change.groups)
+        change = read_change(document, await self._rules.ids())
+        done = await self._rules.change(change.rules, remove=change.remove, groups=change.groups)
         return json_response(
             {
-                "rules": [each["id"] for each in put],
+                "rules": [each["id"] for each in done.put],
                 "groups": [each["id"] for each in change.groups],
                 "removed": change.remove,
+                "warnings": await warnings_of(self._room, done.specs),
             }
         )
 
@@ -88,20 +87,22 @@ class RuleRoutes:
         check_query(request, frozenset())
         document = await read_definition(request, self._max_body_bytes)
         try:
-            now = await self._rules.load()
             if is_change(document):
-                change = read_change(document, now)
-                plan(now, iso(now_ms()), change.rules, change.remove, change.groups)
+                change = read_change(document, await self._rules.ids())
+                specs = await self._rules.check(change.rules, change.remove, change.groups)
             else:
-                await self._rules.validate(definition(document))
+                specs = await self._rules.check([definition(document)])
         except Invalid as error:
             listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
-            return json_response({"valid": False, "problems": listed})
-        return json_response({"valid": True, "problems": []})
+            return json_response({"valid": False, "problems": listed, "warnings": []})
+        return json_response({"valid": True, "problems": [], "warnings": await warnings_of(self._room, specs)})
 
     async def show(self, request: Request) -> Response:
         check_query(request, frozenset())
-        return await self._shown(await self._rules.get(path_id(request)))
+        rule_id = path_id(request)
+        now = await self._rules.about([rule_id])
+        document = now.rules.get(rule_id) or await self._rules.get(rule_id)
+        return json_response((await rule_views(self._room, [document], now))[0])
 
     async def remove(self, request: Request) -> Response:
         check_query(request, frozenset())
@@ -110,11 +111,11 @@ class RuleRoutes:
 
     async def enable(self, request: Request) -> Response:
         check_query(request, frozenset())
-        return await self._shown(await self._rules.enable(path_id(request)))
+        return await self._switched(await self._rules.enable(path_id(request)))
 
     async def disable(self, request: Request) -> Response:
         check_query(request, frozenset())
-        return await self._shown(await self._rules.disable(path_id(request)))
+        return await self._switched(await self._rules.disable(path_id(request)))
 
     async def test(self, request: Request) -> Response:
         check_query(request, frozenset())
@@ -136,18 +137,28 @@ class RuleRoutes:
         keep = self._room.plane.all_settings.rules.history_keep
         found = await self._rules.history.read(rule_id, limit=keep, from_ms=first or 0, to_ms=last or 0)
         if after:  # newer ones may have come before it meanwhile
-            place = next((at + 1 for at, each in enumerate(found) if each.id == after), len(found))
+            place = next((at + 1 for at, each in enumerate(found) if each.id == after), 0)
+            if not place:
+                problem = Problem("bad_cursor", "cursor", "that execution is gone or does not fit any more: begin anew")
+                raise Invalid("the query is not valid", code=problem.code, hint=problem.hint, problems=[problem])
             found = found[place:]
         items = [execution_view(each) for each in found[:limit]]
         return json_response({"items": items, "next_cursor": found[limit - 1].id if len(found) > limit else None})
 
-    async def _shown(self, document: dict[str, Any], status: int = 200) -> Response:
-        return json_response((await rule_views(self._room, [document]))[0], status)
+    async def _stored(self, change: Change, status: int) -> Response:
+        (shown,) = await rule_views(self._room, change.put)
+        return json_response({**shown, "warnings": await warnings_of(self._room, change.specs)}, status)
+
+    async def _switched(self, document: dict[str, Any]) -> Response:
+        return json_response((await rule_views(self._room, [document]))[0])
 
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/rules", "/api/v1/rules/{id}"
         rule, exists = ("The rule as it is stored, and how it stands", "Rule"), ("It exists already", "Error")
-        about = "As JSON or YAML. Every problem is listed; nothing of a refused rule is stored."
+        about = (
+            "As JSON or YAML. Every problem is listed; nothing of a refused rule is stored. "
+            "`warnings` tell what it names that is not there."
+        )
         text: dict[str, Any] = {"type": "string"}
         filters = (
             Parameter("group_id", "Of this group; empty: of none", text),
@@ -168,11 +179,12 @@ class RuleRoutes:
             Endpoint(
                 "PUT", every, self.change, "Define, replace and remove many rules and groups",
                 {200: ("All of it is done", "RulesChanged"), 409: MOVED, 422: BAD}, TAG,
-                "All or nothing. A list is a list of rules.", body="RulesChange", body_types=BODY_TYPES,
+                "All or nothing. A list is a list of rules. `warnings` tell what they name that is not there.",
+                body="RulesChange", body_types=BODY_TYPES,
             ),
             Endpoint(
                 "POST", f"{every}/validate", self.validate, "Check a rule, or many; nothing is stored",
-                {200: ("All that is wrong", "Validation"), 409: MOVED}, TAG, "Takes what `POST` and `PUT` take.",
+                {200: ("All that is wrong", "RuleValidation"), 409: MOVED}, TAG, "Takes what `POST` and `PUT` take.",
                 body="RuleDefinition", body_types=BODY_TYPES,
             ),
             Endpoint("GET", one, self.show, "Show a rule", {200: rule, 404: UNKNOWN, 422: BAD}, TAG),

@@ -22,8 +22,8 @@ PAGE = 1000
 POLICY = "policy"
 _POLICY_FILES = ("notify.yaml", "notify.yml", "notify.json")
 #: What a station adds to a rule or a group.
-_ADDED = frozenset(("state", "figures", "problems", "version", "created_at", "updated_at"))
-_DEFAULTS: dict[str, Any] = {
+ADDED = frozenset(("state", "figures", "problems", "warnings", "version", "created_at", "updated_at"))
+DEFAULTS: dict[str, Any] = {
     "name": "", "description": "", "group_id": "", "enabled": True, "priority": 0, "actions": [],
 }  # fmt: skip
 _INDEX = re.compile(r"(groups|rules)\[(\d+)\]\.?")
@@ -83,8 +83,8 @@ def present_rules(station: Http, wanted: WantedRules) -> dict[str, dict[str, Any
     rules = [each for page in station.pages("/rules", {"limit": PAGE}) for each in page["items"]]
     groups = station.get("/rule-groups")["items"]
     found: dict[str, dict[str, Any]] = {
-        "rules": {each["id"]: _without(each, _ADDED) for each in rules},
-        "groups": {each["id"]: _without(each, _ADDED | {"rules"}) for each in groups},
+        "rules": {each["id"]: _without(each, ADDED) for each in rules},
+        "groups": {each["id"]: _without(each, ADDED | {"rules"}) for each in groups},
         "notifications": {},
     }
     policy = station.get("/notifications/policy")
@@ -102,9 +102,9 @@ def present_rules(station: Http, wanted: WantedRules) -> dict[str, dict[str, Any
 def comparable_rules(wanted: WantedRules) -> dict[str, dict[str, Any]]:
     """What the folder says as the station would show it."""
     found = {
-        "rules": {name: {**_DEFAULTS, **_without(each, _ADDED)} for name, each in wanted.documents["rules"].items()},
+        "rules": {name: {**DEFAULTS, **_without(each, ADDED)} for name, each in wanted.documents["rules"].items()},
         "groups": {
-            name: {"description": "", **_without(each, _ADDED), "name": each.get("name") or name}
+            name: {"description": "", **_without(each, ADDED), "name": each.get("name") or name}
             for name, each in wanted.documents["groups"].items()
         },
         "notifications": dict.fromkeys(wanted.documents["notifications"], wanted.shown),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tradewind.cli.check import Check, bounded
 from tradewind.cli.examine_plant import NAMED, named, role
+from tradewind.errors import Problem
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
 from tradewind.points.plane import PointPlane
 from tradewind.rules.dry_run import dry_run
+from tradewind.rules.references import find_dangling
+from tradewind.rules.snapshot import read_rule_samples
+from tradewind.rules.spec import Rule
 from tradewind.rules.store import RuleStore
 from tradewind.tasks.plane import Plane
 
@@ -15,6 +21,8 @@ from tradewind.tasks.plane import Plane
 LOOKED_AT = 100
 #: A delivery that was tried so often keeps failing.
 ATTEMPTS = 3
+#: Resolved alarms that nobody acknowledged: from so many on they are a burden.
+UNSEEN = 1000
 
 
 async def rules(plane: Plane) -> list[Check]:
@@ -46,6 +54,7 @@ async def rules(plane: Plane) -> list[Check]:
     points = PointPlane(plane.link, plane.all_settings)
     try:
         wrong = {i: run.error for i in enabled[:LOOKED_AT] if (run := await dry_run(points, now.specs[i])).error}
+        found += await _led_nowhere(points, [now.specs[rule_id] for rule_id in enabled])
     finally:
         await points.close()
     if wrong:
@@ -55,8 +64,29 @@ async def rules(plane: Plane) -> list[Check]:
     return found
 
 
+async def _led_nowhere(points: PointPlane, rules: Sequence[Rule]) -> list[Check]:
+    """Rules that name what is not there, or that read what has no value."""
+    found = []
+    dangling: dict[str, Problem] = {}
+    for at, problem in await find_dangling(points, rules):
+        dangling.setdefault(rules[at].id, problem)
+    if dangling:
+        rule_id, problem = next(iter(dangling.items()))
+        detail = f"{len(dangling)} name what is not there: {named(list(dangling))}; {rule_id}: {problem.path}"
+        found.append(Check("rule references", "warn", detail, problem.hint))
+    sources = {rule.id: [a for a in rule.addresses if not a.startswith("alarm:")] for rule in rules}
+    known = await read_rule_samples(points, dict.fromkeys(a for each in sources.values() for a in each))
+    silent = {i: missing[0] for i, each in sources.items() if (missing := [a for a in each if a not in known])}
+    if silent:
+        rule_id, address = next(iter(silent.items()))
+        detail = f"{len(silent)} read what has no value: {named(list(silent))}; {rule_id}: {address}"
+        found.append(Check("rule sources", "warn", detail, f"`tradewind rule test {rule_id}` shows its values"))
+    return found
+
+
 async def alarms(plane: Plane) -> list[Check]:
     from tradewind.alarms.statistics import read_statistics
+    from tradewind.alarms.unseen import count_unseen
 
     points = PointPlane(plane.link, plane.all_settings)
     figures = await read_statistics(points, 1)
@@ -67,6 +97,11 @@ async def alarms(plane: Plane) -> list[Check]:
         role("alarmsrv", leader, f"{count} alarms open", is_needed=bool(count or waiting)),
         bounded("alarm journal", waiting, plane.all_settings.alarms.journal_max, hint),
     ]
+    unseen = await count_unseen(points)
+    detail = f"{unseen} resolved alarms stay: nobody has acknowledged them"
+    hint = "`tradewind alarm list --status Resolved` shows them; `tradewind alarm ack ID…`, then they go with time"
+    status = "ok" if unseen < UNSEEN else "warn"
+    found.append(Check("alarms unacknowledged", status, detail, "" if status == "ok" else hint))
     for reader, lost in figures.journal_dropped.items():
         if lost:
             whose = "SQL" if reader == "sql" else reader

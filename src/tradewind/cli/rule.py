@@ -9,14 +9,17 @@ import typer
 from tradewind.cli.each import for_each
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
-from tradewind.cli.output import cell, facts, plain, short, status_cell, table
-from tradewind.errors import Invalid
+from tradewind.cli.output import plain, short, status_cell, table
+from tradewind.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from collections.abc import Sequence
+
+    from tradewind.cli.definition_file import Definition
 
 app = Group("Rules: judge live values, raise alarms, act.")
 PAGE = 1000
+STATES = ("active", "inactive", "waiting", "stopped", "disabled", "faulty")
 Id = Annotated[str, typer.Argument(metavar="ID")]
 Ids = Annotated[list[str], typer.Argument(metavar="ID…")]
 Files = Annotated[list[str], typer.Argument(metavar="FILE…", help="YAML or JSON; - is stdin.")]
@@ -34,6 +37,8 @@ def list_rules(
 ) -> None:
     """All rules by priority, with how they stand and what they did."""
     cli: Session = ctx.obj
+    if state is not None and state not in STATES:
+        raise Invalid(f"--state {state}: there is no such state", code="unknown_state", hint=", ".join(STATES))
     query = {"limit": PAGE, "group_id": group, "source": source, "search": search}
     items = [each for page in cli.station.pages("/rules", query) for each in page["items"]]
     items = [each for each in items if state is None or each["state"] == state]
@@ -56,12 +61,14 @@ def show(ctx: typer.Context, rule_id: Id) -> None:
     """One rule: its definition, how it stands, what it did."""
     cli: Session = ctx.obj
     rule = cli.station.get(f"/rules/{segment(rule_id)}")
-    cli.out.show(rule, lambda: _view(rule))
+    from tradewind.cli.rule_view import rule_view
+
+    cli.out.show(rule, lambda: rule_view(rule))
 
 
 @app.command()
 def create(ctx: typer.Context, files: Files) -> int:
-    """Define rules and groups that are new. A file has lists `rules` and `groups`, or is one rule."""
+    """Define rules and groups that are new. A file has lists `rules` and `groups`, is a list of rules, or one rule."""
     from tradewind.cli.rule_file import read_files
 
     cli: Session = ctx.obj
@@ -74,6 +81,9 @@ def create(ctx: typer.Context, files: Files) -> int:
             answer: dict[str, Any] = cli.station.post(path, one.document)
         except Invalid as error:
             raise one.placed(error) from None
+        except Conflict as error:
+            raise Conflict(error.message, code=error.code, hint="`tradewind rule update FILE` replaces it") from None
+        _warn(cli, answer.get("warnings", []), [one])
         return {"kind": one.kind.removesuffix("s"), **answer}
 
     return for_each(cli, list(found), ask, lambda answer: f"{answer['kind']} {answer['id']} created")
@@ -81,7 +91,7 @@ def create(ctx: typer.Context, files: Files) -> int:
 
 @app.command()
 def update(ctx: typer.Context, files: Files) -> None:
-    """Define or replace rules and groups: lists `rules` and `groups`, or one rule a file. All or none."""
+    """Define or replace rules and groups, also from what `list --json` or `export` printed. All or none."""
     from tradewind.cli.rule_file import placed, read_files
 
     cli: Session = ctx.obj
@@ -93,7 +103,8 @@ def update(ctx: typer.Context, files: Files) -> None:
         raise placed(error, list(found.values())) from None
     items = [{"kind": kind.removesuffix("s"), "id": name} for kind in change for name in answer[kind]]
     shown = [f"{item['kind']} {item['id']} stored" for item in items]
-    cli.out.show({"items": items, "errors": []}, lambda: "\n".join(map(plain, shown)))
+    _warn(cli, answer["warnings"], list(found.values()))
+    cli.out.show({"items": items, "errors": [], "warnings": answer["warnings"]}, lambda: "\n".join(map(plain, shown)))
 
 
 @app.command()
@@ -109,11 +120,35 @@ def delete(
 
         confirm(cli, f"removes rule {', '.join(ids)} with its history")
 
-    def ask(rule_id: str) -> dict[str, Any]:
-        cli.station.delete(f"/rules/{segment(rule_id)}")
+    from tradewind.cli.rule_removal import remove_rules
+
+    refused = remove_rules(cli.station, list(dict.fromkeys(ids)))
+
+    def answer(rule_id: str) -> dict[str, Any]:
+        if rule_id in refused:
+            raise refused[rule_id]
         return {"removed": rule_id}
 
-    return for_each(cli, ids, ask, lambda answer: f"{answer['removed']} removed")
+    return for_each(cli, list(dict.fromkeys(ids)), answer, lambda answer: f"{answer['removed']} removed")
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID…]", help="Only these.")] = None,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Only those of this group.")] = None,
+) -> None:
+    """Rules with their groups as YAML, for `create`, `update` and `tradewind apply`; all of them unless named."""
+    import sys
+
+    from tradewind.cli.rule_export import as_yaml, exported
+
+    cli: Session = ctx.obj
+    found = exported(cli.station, ids or (), group)
+    if cli.is_json:
+        cli.out.show(found, str)
+    else:
+        sys.stdout.write(as_yaml(found))
 
 
 @app.command()
@@ -145,7 +180,9 @@ def try_out(
         found = cli.station.post(f"/rules/{segment(name)}/test", {"rule": one.document} if one else None)
     except Invalid as error:
         raise one.placed(error) if one else error from None
-    cli.out.show(found, lambda: _tested(found))
+    from tradewind.cli.rule_view import tested_view
+
+    cli.out.show(found, lambda: tested_view(found))
 
 
 @app.command()
@@ -161,7 +198,12 @@ def backtest(
     since: Annotated[
         str | None, typer.Option("--from", metavar="T", help="Instead: of the history, from then: 24h, ISO, ms.")
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", metavar="T", help="Until then (now).")] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="T", help="Until then (now; of a file, its last sample).")
+    ] = None,
+    stale: Annotated[
+        str | None, typer.Option("--stale", metavar="30s", help="A source that is silent for so long is stale.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=0, max=10_000, help="List at most so many edges.")] = 100,
 ) -> None:
     """When a rule would have fired, over a CSV file or over the history. Nothing is done."""
@@ -170,7 +212,7 @@ def backtest(
 
     cli: Session = ctx.obj
     name, one = read_one(rule_id, file)
-    body = {**samples_of(csv, since, until), "max_events": limit, **({"rule": one.document} if one else {})}
+    body = {**samples_of(csv, since, until, stale), "max_events": limit, **({"rule": one.document} if one else {})}
     try:
         found = cli.station.post(f"/rules/{segment(name)}/backtest", body, wait_s=BACKTEST_S)
     except Invalid as error:
@@ -203,7 +245,16 @@ def history(
         for e in found["items"]
     ]  # fmt: skip
     headings = ("at", "edge", "cause", "values", "done", "success", "ms", "error")
-    cli.out.show(found, lambda: table(headings, rows, empty="it did nothing yet", right=("ms",)))
+    nothing = "it did nothing in that time" if since or until else "it did nothing yet"
+    cli.out.show(found, lambda: table(headings, rows, empty=nothing, right=("ms",)))
+
+
+def _warn(cli: Session, warnings: Sequence[dict[str, str]], found: Sequence[Definition]) -> None:
+    """On stderr: the rules are stored all the same."""
+    from tradewind.cli.rule_file import place_of
+
+    for each in warnings:
+        cli.out.note(f"warning: {place_of(each['path'], found)}: {each['hint']} [{each['code']}]")
 
 
 def _switch(cli: Session, ids: list[str], word: str) -> int:
@@ -212,58 +263,3 @@ def _switch(cli: Session, ids: list[str], word: str) -> int:
         return answer
 
     return for_each(cli, ids, ask, lambda answer: f"{answer['id']} {word}d")
-
-
-def _view(rule: dict[str, Any]) -> RenderableType:
-    from rich.console import Group as Lines
-    from rich.text import Text
-
-    figures = rule["figures"]
-    hidden = {"id", "name", "description", "state", "figures", "problems", "conditions", "actions", "enabled"}
-    head = [
-        ("rule", f"{rule['id']} {rule['name']}".rstrip()),
-        *([("description", rule["description"])] if rule["description"] else []),
-        ("state", status_cell(rule["state"])),
-        *[(name, value) for name, value in rule.items() if name not in hidden and value not in ("", None)],
-        ("fired", f"{figures['triggered']} ({figures['executions']} executions, {figures['failed']} failed)"),
-        ("last fired", figures["fired_at"] or "-"),
-        ("last edge", figures["last_at"] or "-"),
-        *[("problem", f"{p['path']}: {p['hint']}") for p in rule["problems"]],
-    ]
-    conditions = [(c.get("type", "compare"), c.get("field"), short(_rest(c), 120)) for c in rule["conditions"]]
-    actions = [(a["type"], short(_rest(a.get("parameters", a)), 120)) for a in rule["actions"]]
-    return Lines(
-        facts(head),
-        Text(),
-        table(("condition", "field", "what"), conditions, empty="no conditions"),
-        Text(),
-        table(("action", "what"), actions, empty="no actions"),
-    )
-
-
-def _rest(part: dict[str, Any]) -> str:
-    from tradewind.cli.output import json_text
-
-    return ", ".join(
-        f"{name}: {value if isinstance(value, str) else json_text(value)}"
-        for name, value in part.items()
-        if name not in ("type", "field")
-    )
-
-
-def _tested(found: dict[str, Any]) -> RenderableType:
-    from rich.console import Group as Lines
-    from rich.text import Text
-
-    words = {True: "true", False: "false", None: "unknown"}
-    conditions = [(name, words[c["matched"]], c["actual_value"]) for name, c in found["conditions"].items()]
-    sources = [(name, s["value"], s["at"], status_cell(s["quality"])) for name, s in found["sources"].items()]
-    actions = [(a["type"], short(a.get("parameters", {}), 120), a.get("error")) for a in found["actions"]]
-    return Lines(
-        cell(f"{found['rule_id']} is {words[found['level']]} now" + (f": {found['error']}" if found["error"] else "")),
-        table(("condition", "holds", "value"), conditions, empty="no conditions"),
-        Text(),
-        table(("source", "value", "at", "quality"), sources, empty="it reads nothing"),
-        Text(),
-        table(("would do", "with", "error"), actions, empty="it would do nothing"),
-    )

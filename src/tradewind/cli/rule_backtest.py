@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 BACKTEST_S = 300.0
 
 
-def samples_of(csv: str | None, since: str | None, until: str | None) -> dict[str, Any]:
+def samples_of(csv: str | None, since: str | None, until: str | None, stale: str | None) -> dict[str, Any]:
     """The part of the request that says which samples. Raises Invalid."""
     if (csv is None) == (since is None):
         raise Invalid("which samples?", code="usage", hint="give --csv FILE, or --from T (and --to T) for the history")
+    more: dict[str, Any] = {} if until is None else {"to": until}
+    if stale is not None:
+        from tradewind.tasks.periodic import parse_every
+
+        more["stale_s"] = parse_every(stale) / 1000
     if csv is None:
-        return {"from": since, "to": "now" if until is None else until}
-    if until is not None:
-        raise Invalid("--to goes with --from", code="usage", hint="leave it out: the file says how far it goes")
+        return {"from": since, **more}
     try:
         data = sys.stdin.buffer.read() if csv == "-" else Path(csv).read_bytes()
-        return {"csv": data.decode("utf-8-sig")}
+        return {"csv": data.decode("utf-8-sig"), **more}
     except OSError as error:
         raise Invalid(f"cannot read {csv}: {error.strerror}", code="no_file", hint="name a readable file") from error
     except UnicodeDecodeError as error:

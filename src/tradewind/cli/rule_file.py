@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-from tradewind.cli.definition_file import Definition, read_definitions
+from tradewind.cli.definition_file import STDIN, Definition
 from tradewind.errors import Invalid, Problem
 
 KINDS = ("rules", "groups")
+#: As `rule list --json` prints them.
+LISTED = "items"
 _PLACE = re.compile(r"(rules|groups)\[(\d+)\]\.?")
 
 
 def read_files(files: Sequence[str]) -> dict[str, Definition]:
-    """By kind and id (`rules hot`), groups first; the last one of an id wins. Raises Invalid."""
+    """By kind and id (`rules hot`), groups first; the last one of an id wins. Raises Invalid with all that has not the
+    shape of a rule or a group, in any file."""
+    problems: list[Problem] = []
     found: dict[str, Definition] = {}
     for file in dict.fromkeys(files):
-        for one in read_definitions(file, KINDS):
-            found[f"{one.kind} {id_of(one)}"] = one
+        for one in _read(file, problems):
+            found[f"{one.kind} {one.document['id']}"] = one
+    _must_be_well(problems)
     return dict(sorted(found.items(), key=lambda item: item[1].kind))
 
 
@@ -27,31 +34,75 @@ def read_one(rule_id: str | None, file: str | None) -> tuple[str, Definition | N
         if rule_id is None:
             raise Invalid("which rule?", code="usage", hint="name a rule of the station, or a file with --file")
         return rule_id, None
-    rules = [one for one in read_definitions(file, KINDS) if one.kind == "rules"]
-    fitting = [one for one in rules if rule_id is None or id_of(one) == rule_id]
-    if len(fitting) != 1:
-        names = ", ".join(id_of(one) for one in rules) or "none"
-        raise Invalid(f"{file} does not say which rule is meant", code="usage", hint=f"name one of its rules: {names}")
-    return id_of(fitting[0]), fitting[0]
+    problems: list[Problem] = []
+    rules = {one.document["id"]: one for one in _read(file, problems) if one.kind == "rules"}
+    _must_be_well(problems)
+    names = ", ".join(rules) or "none"
+    if rule_id is None and len(rules) != 1:
+        message, hint = f"{file} does not say which rule is meant", f"name one of its rules: {names}"
+        raise Invalid(message, code="usage", hint=hint)
+    name = rule_id if rule_id is not None else next(iter(rules))
+    if name not in rules:
+        message, hint = f"there is no rule {name!r} in {file}", f"name one of its rules: {names}"
+        raise Invalid(message, code="usage", hint=hint)
+    return name, rules[name]
 
 
-def id_of(one: Definition) -> str:
-    found = one.document.get("id")
-    if not isinstance(found, str) or not found:
-        problem = Problem("missing_field", "id", "give it an id")
-        raise one.placed(Invalid("no id", code="bad_rule", hint=problem.hint, problems=[problem]))
-    return found
+def place_of(path: str, found: Sequence[Definition]) -> str:
+    """Where in the files that is what the station calls so; `found` in the order in which they were sent."""
+    by_kind = {kind: [one for one in found if one.kind == kind] for kind in KINDS}
+    match = _PLACE.match(path)
+    kind, at = (match[1], int(match[2])) if match else ("rules" if by_kind["rules"] else "groups", 0)
+    known = by_kind[kind]
+    if at >= len(known) or not (match or len(known) == 1):
+        return path
+    return known[at].at(path[match.end() :] if match else path)
 
 
 def placed(error: Invalid, found: Sequence[Definition]) -> Invalid:
-    """The same error with each problem at its place in the files; `found` in the order in which they were sent."""
-    by_kind = {kind: [one for one in found if one.kind == kind] for kind in KINDS}
-    problems = []
-    for problem in error.problems:
-        match = _PLACE.match(problem.path)
-        kind, at = (match[1], int(match[2])) if match else ("rules" if by_kind["rules"] else "groups", 0)
-        known = by_kind[kind]
-        path = problem.path[match.end() :] if match else problem.path
-        where = known[at].at(path) if at < len(known) and (match or len(known) == 1) else problem.path
-        problems.append(Problem(problem.code, where, problem.hint))
+    """The same error with each problem at its place in the files."""
+    problems = [Problem(problem.code, place_of(problem.path, found), problem.hint) for problem in error.problems]
     return Invalid(error.message, code=error.code, hint=error.hint, problems=problems)
+
+
+def _read(name: str, problems: list[Problem]) -> Iterator[Definition]:
+    """Of a file (`-`: stdin) with lists `rules` and `groups`, a list of rules, or one rule. Raises Invalid."""
+    from tradewind.points.yaml_text import read_yaml
+
+    shown = "stdin" if name == STDIN else name
+    try:
+        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
+    except OSError as error:
+        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
+    text = read_yaml(data, shown)
+    value = text.value
+    if isinstance(value, Mapping) and not any(kind in value for kind in (*KINDS, LISTED)):
+        given = [("rules", "", value)]
+    else:
+        lists = {"": value} if isinstance(value, list) else value if isinstance(value, Mapping) else {}
+        given = []
+        for kind in ("", *KINDS, LISTED):
+            items = lists.get(kind) or []
+            if not isinstance(items, list):
+                problems.append(Problem("not_a_list", f"{shown}:{text.line_of(kind)}:{kind}", "give a list"))
+                continue
+            listed = kind if kind in KINDS else "rules"
+            given += [(listed, f"{kind}[{at}]", document) for at, document in enumerate(items)]
+    for kind, path, document in given:
+        line = f"{shown}:{text.line_of(path)}"
+        if not isinstance(document, Mapping):
+            problems.append(Problem("not_an_object", f"{line}:{path}", "an object must stand here"))
+        elif not isinstance(document.get("id"), str) or not document["id"]:
+            hint = "give it an id" if document.get("id") in (None, "") else "an id is text: put it between quotes"
+            problems.append(Problem("missing_field", f"{shown}:{text.line_of(f'{path}.id')}:id", hint))
+        else:
+            yield Definition(kind, dict(document), shown, path, text)
+    if not given and not problems:
+        hint = "the file has a list `rules` or `groups`, or is a list of rules, or one rule"
+        raise Invalid(f"{shown} defines nothing", code="no_definitions", hint=hint)
+
+
+def _must_be_well(problems: Sequence[Problem]) -> None:
+    if problems:
+        message = f"nothing was stored: {problems[0].path}: {problems[0].hint}"
+        raise Invalid(message, code="bad_rule", hint=problems[0].hint, problems=problems)

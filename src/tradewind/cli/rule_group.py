@@ -10,10 +10,11 @@ from tradewind.cli.each import for_each
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
 from tradewind.cli.output import cell, facts, short, table
-from tradewind.errors import Invalid
+from tradewind.errors import Conflict, Invalid
 
 app = Group("Groups of rules.")
 Id = Annotated[str, typer.Argument(metavar="ID")]
+Ids = Annotated[list[str], typer.Argument(metavar="ID…")]
 Name = Annotated[str | None, typer.Option("--name", metavar="TEXT", help="What people call it.")]
 About = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
 
@@ -40,7 +41,10 @@ def show(ctx: typer.Context, group_id: Id) -> None:
 def create(ctx: typer.Context, group_id: Id, name: Name = None, description: About = None) -> None:
     """Make a group."""
     cli: Session = ctx.obj
-    found = cli.station.post("/rule-groups", {"id": group_id, **_said(name, description)})
+    try:
+        found = cli.station.post("/rule-groups", {"id": group_id, **_said(name, description)})
+    except Conflict as error:
+        raise Conflict(error.message, code=error.code, hint="`tradewind rule-group update ID` changes it") from None
     cli.out.show(found, lambda: cell(f"{found['id']} created"))
 
 
@@ -56,7 +60,7 @@ def update(ctx: typer.Context, group_id: Id, name: Name = None, description: Abo
 @app.command()
 def delete(
     ctx: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="ID…")],
+    ids: Ids,
     cascade: Annotated[bool, typer.Option("--cascade", help="Remove its rules, too.")] = False,
     ungroup: Annotated[bool, typer.Option("--ungroup", help="Take its rules out of it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -72,10 +76,38 @@ def delete(
     word = "cascade" if cascade else "ungroup" if ungroup else "refuse"
 
     def ask(group_id: str) -> dict[str, Any]:
-        cli.station.delete(f"/rule-groups/{segment(group_id)}?rules={word}")
+        try:
+            cli.station.delete(f"/rule-groups/{segment(group_id)}?rules={word}")
+        except Conflict as error:
+            hint = "--cascade removes them, too, --ungroup takes them out of it"
+            raise Conflict(error.message, code=error.code, hint=hint) from None
         return {"removed": group_id}
 
     return for_each(cli, ids, ask, lambda answer: f"{answer['removed']} removed")
+
+
+@app.command()
+def enable(ctx: typer.Context, ids: Ids) -> int:
+    """Let all rules of groups be judged, each group in one change."""
+    return _switch(ctx.obj, ids, "enable")
+
+
+@app.command()
+def disable(ctx: typer.Context, ids: Ids) -> int:
+    """Judge the rules of groups no longer; their open alarms are resolved."""
+    return _switch(ctx.obj, ids, "disable")
+
+
+def _switch(cli: Session, ids: list[str], word: str) -> int:
+    def ask(group_id: str) -> dict[str, Any]:
+        answer: dict[str, Any] = cli.station.post(f"/rule-groups/{segment(group_id)}/{word}")
+        return answer
+
+    def say(answer: dict[str, Any]) -> str:
+        changed = f": {', '.join(answer['changed'])}" if answer["changed"] else ", as before"
+        return f"{answer['id']} {word}d{changed}"
+
+    return for_each(cli, ids, ask, say)
 
 
 def _said(name: str | None, description: str | None) -> dict[str, str]:

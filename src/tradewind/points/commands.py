@@ -156,7 +156,7 @@ class Commands:
                 message = f"command {command_id} is still {command.status} after {timeout_s:g} s"
                 raise TimedOut(message, code="command_waits", hint="ask for it again later")
             await asyncio.sleep(min(pause_s, left_s))
-            pause_s = min(pause_s * 1.5, 0.25)
+            pause_s = min(pause_s * 1.2, 1.0)  # somebody may wait for long, and for many
 
     async def sweep(self) -> list[str]:
         """End what has expired or was lost, and bring to the board what a lost process did not. One caller is enough,

@@ -327,7 +327,7 @@ class Keys:
         return f"{self.p}points:feeds"
 
     def feed_cursors(self) -> str:
-        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed. Until it is removed. FeedReader."""
+        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed, `consumer#read` → how many entries that makes since ever, `#floor` → how far feed_trim may be trimming now. Until it is removed. FeedReader."""
         return f"{self.p}points:cursors"
 
     def feed_missed(self) -> str:
@@ -441,7 +441,7 @@ class Keys:
         return f"{self.p}rulesrv:states"
 
     def rule_figures(self) -> str:
-        """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, fired_ms (when it last became active), stopped_ms (by the loop guard). With the rule. rule_commit, rule_done."""
+        """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, fired_ms (when it last became active), stopped_ms (by the loop guard); `:{word}` → sums of removed rules. With the rule; the sums for ever. rule_commit, rule_done, rule_change."""
         return f"{self.p}rulesrv:figures"
 
     def rule_outbox(self) -> str:

@@ -100,7 +100,7 @@ class ActionReader:
             if channel or point:
                 self.report.add("two_targets", fields.at("address"), "give the address, or channel_id and point_id")
             self._check_target(address, fields.at("address"))
-            return SendControl(value, address=address, on=on)
+            return self._switchable(fields, SendControl(value, address=address, on=on))
         for name, text in (("channel_id", channel), ("point_id", point)):
             if not text:
                 fields.missing(name, "decimal digits; or give an address")
@@ -108,11 +108,17 @@ class ActionReader:
                 self.report.add("bad_address", fields.at(name), f"{text[:80]!r}: 1 to 20 decimal digits")
         kind = choice(fields, "type", ("c", "a"), "auto")
         if kind != "auto":
-            return SendControl(value, address=f"comsrv:{channel}:{kind}:{point}", on=on)
+            return self._switchable(fields, SendControl(value, address=f"comsrv:{channel}:{kind}:{point}", on=on))
         action = SendControl(value, "", channel, point, on)
         if isinstance(value, str):
             return action
         return SendControl(value, address=action.address_for(value), on=on)
+
+    def _switchable(self, fields: Fields, action: SendControl) -> SendControl:
+        is_switched = action.address.startswith("comsrv:") and f":{Kind.CONTROL}:" in action.address
+        if is_switched and isinstance(action.value, float) and action.value not in (0.0, 1.0):
+            self.report.add("out_of_range", fields.at("value"), f"{action.value:g}: a point of kind c is 0 or 1")
+        return action
 
     def _check_target(self, text: str, path: str) -> None:
         try:

@@ -1,24 +1,28 @@
 """Carries out what edges of rules have left in the outbox: commands, tasks, flows, control values, log entries.
 
 Each action has a key of its own (`{execution}:{n}`): a job that is begun again after a crash does nothing twice.
-Executions of one rule are carried out in their order, those of different rules side by side.
+A job is sent out first, and then waits for the ends of its commands; others do not wait with it. Jobs of one rule, and
+jobs with the same target, are sent out in their order, all others side by side.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 
-from tradewind.errors import Conflict, Invalid, TimedOut, TradewindError, Unavailable
+from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
+from tradewind.points.address import Address
 from tradewind.points.command_record import Command, CommandRequest, CommandStatus
 from tradewind.points.commands import Accepted
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.rules.action_targets import must_have_flow
 from tradewind.rules.effects import Act, Job
 from tradewind.rules.history_record import ActionResult, Execution, encode
 from tradewind.rules.lead import ServerClock
@@ -26,15 +30,19 @@ from tradewind.rules.script_context import rule_context
 from tradewind.rules.spec import LogEvent, SendControl, SetValue, StartFlow, kind_of
 
 log = structlog.get_logger(__name__)
+_MODSRV = "modsrv"
 #: The task type that starts a cycle of a flow; rules do not know flows.
 START_FLOW = "flow_start"
-#: Jobs at work at once; what waits beyond stays in the outbox.
-MAX_JOBS = 64
+#: Jobs that are sent out at once, and jobs at work altogether; what waits beyond stays in the outbox.
+MAX_SENDING = 64
+MAX_JOBS = 2000
 #: An action is tried so often while what it needs does not answer.
 ATTEMPTS = 4
 PAUSE_S = 0.25
-#: How long the end of a command is waited for, so that the history can tell it.
-COMMAND_S = 3.0
+#: How long the next action of a rule waits for the end of a command.
+NEXT_S = 3.0
+#: How long the end of a command is waited for after its time is over, so that the history can tell it.
+COMMAND_S = 5.0
 BLOCK_MS = 1000
 CLUSTER_PAUSE_S = 0.05
 
@@ -67,7 +75,8 @@ class ActionRunner:
         self._clock = ServerClock(plane)
         self._context = rule_context(plane.keys, plane.all_settings)
         self._scripts = Scripts(plane.link, "tradewind.rules", plane.all_settings.redis.max_retries)
-        self._last_of: dict[str, asyncio.Task[None]] = {}
+        self._sending = asyncio.Semaphore(MAX_SENDING)
+        self._last: dict[str, _Stage] = {}
 
     async def run(self) -> None:
         """Until it is cancelled, by the one who judges. Begins with what one before it has left."""
@@ -95,7 +104,7 @@ class ActionRunner:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._last_of.clear()
+            self._last.clear()
             if client is not None:
                 await client.aclose(close_connection_pool=True)
 
@@ -111,37 +120,48 @@ class ActionRunner:
         return list(reply[0][1]) if reply else []
 
     def _begin(self, entry_id: str, fields: dict[bytes, bytes]) -> asyncio.Task[None]:
-        rule_id = fields[b"rule_id"].decode()
-        before = self._last_of.get(rule_id)
-        task = asyncio.create_task(self._carry_out(entry_id, fields[b"body"], before), name=f"rule {rule_id}")
-        self._last_of[rule_id] = task
-
-        def forget(done: asyncio.Task[None]) -> None:
-            if self._last_of.get(rule_id) is done:
-                del self._last_of[rule_id]
-
-        task.add_done_callback(forget)
-        return task
-
-    async def _carry_out(self, entry_id: str, body: bytes, before: asyncio.Task[None] | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
+        rule_id, body = fields[b"rule_id"].decode(), fields[b"body"]
         try:
             job = msgspec.json.decode(body, type=Job)
         except msgspec.MsgspecError as problem:
             # Of another version of ours: it must not stop what comes after it, now and at each start.
-            log.error(
-                "rule_action_unreadable", entry=entry_id, error=str(problem), body=body[:1000].decode(errors="replace")
-            )
-            await self._drop(entry_id)
-            return
-        results = list(job.execution.results)
-        executed = list(job.execution.actions_executed)
-        for number, act in job.acts:
-            result = await self._act(job.execution, number, act)
-            results.append(result)
-            if result.success:
-                executed.append(result.type)
+            text = body[:1000].decode(errors="replace")
+            log.error("rule_action_unreadable", entry=entry_id, error=str(problem), body=text)
+            return asyncio.create_task(self._drop(entry_id), name=f"rule {rule_id}")
+        targets = {f"rule {rule_id}", *(_target(act) for _, act in job.acts)} - {""}
+        before = [stage for stage in (self._last.get(target) for target in targets) if stage is not None]
+        stage = _Stage()
+        previous = self._last.get(f"rule {rule_id}")
+        for target in targets:
+            self._last[target] = stage
+
+        async def run() -> None:
+            try:
+                for one in before:
+                    await one.sent.wait()
+                sent: list[tuple[Act, ActionResult]] = []
+                for number, act in job.acts:
+                    if sent:
+                        await self._give_time(*sent[-1])
+                    async with self._sending:
+                        sent.append((act, await self._act(job.execution, number, act)))
+                stage.sent.set()
+                results = [await self._ended(act, result) for act, result in sent]
+                if previous is not None:
+                    await previous.told.wait()
+                await self._tell(entry_id, job, results)
+            finally:
+                stage.sent.set()
+                stage.told.set()
+                for target in targets:
+                    if self._last.get(target) is stage:
+                        del self._last[target]
+
+        return asyncio.create_task(run(), name=f"rule {rule_id}")
+
+    async def _tell(self, entry_id: str, job: Job, ended: Sequence[ActionResult]) -> None:
+        results = [*job.execution.results, *ended]
+        executed = [*job.execution.actions_executed, *(result.type for result in ended if result.success)]
         error = job.execution.error_message or next((r.error for r in results if not r.success), None)
         execution = msgspec.structs.replace(
             job.execution,
@@ -199,6 +219,7 @@ class ActionRunner:
             await self._models.set_control(act.model, act.field, act.value, f"rule-{rule_id}"[:64])
             return ActionResult(kind, True)
         if isinstance(act, StartFlow):
+            await must_have_flow(self._plane, act.flow_id)
             wanted = {"flow_id": act.flow_id, "payload": act.payload or None, "run_id": key.replace(":", "-")}
             raw: dict[str, Any] = {"type": START_FLOW, "kwargs": wanted}
         else:
@@ -206,24 +227,61 @@ class ActionRunner:
         return ActionResult(kind, True, id=(await self._tasks.submit([{**raw, "idempotency_key": key}]))[0])
 
     async def _command(self, rule_id: str, key: str, act: SendControl) -> ActionResult:
-        kind = kind_of(act)
+        place = Address.parse(act.address)
+        is_model = place.service == _MODSRV
         request = CommandRequest(
-            address=act.address,
+            address="" if is_model else act.address,
+            model=place.entity if is_model else "",
+            field=place.field if is_model else "",
             value=float(act.value),
             source=f"rule-{rule_id}"[:64],
             reason=f"rule {rule_id}",
             who=f"rule:{rule_id}",
             idempotency_key=key,
         )
-        accepted = await self._commands.submit(request)
-        try:
-            command = await self._commands.wait(accepted.id, COMMAND_S)
-        except TimedOut:
-            return ActionResult(kind, True, id=accepted.id)  # the command tells how it ends
+        return ActionResult(kind_of(act), True, id=(await self._commands.submit(request)).id)
+
+    async def _give_time(self, act: Act, sent: ActionResult) -> None:
+        """A device does one thing before it is told the next, unless that takes it long."""
+        if isinstance(act, SendControl) and sent.success:
+            with contextlib.suppress(TradewindError):
+                await self._commands.wait(sent.id, NEXT_S)
+
+    async def _ended(self, act: Act, sent: ActionResult) -> ActionResult:
+        """How what was sent has ended: a command is not done before its device has done it."""
+        if not isinstance(act, SendControl) or not sent.success:
+            return sent
+        command: Command | None = None
+        while command is None:
+            try:
+                command = await self._commands.wait(sent.id, self._plane.settings.command_expiry_s + COMMAND_S)
+            except Unavailable as error:
+                log.warning("rule_actions_wait", error=error.message)
+                await asyncio.sleep(1)
+            except TradewindError as error:
+                text = f"how command {sent.id} ended is not known: {error.message}"
+                return ActionResult(sent.type, False, id=sent.id, code=error.code, error=text)
         if command.status is CommandStatus.SUCCESS:
-            return ActionResult(kind, True, id=command.id)
-        error = f"command {command.id} ended {command.status}: {command.message or command.result}"
-        return ActionResult(kind, False, id=command.id, code=str(command.result), error=error)
+            return sent
+        text = f"command {command.id} ended {command.status}: {command.message or command.result}"
+        return ActionResult(sent.type, False, id=command.id, code=str(command.result), error=text)
+
+
+class _Stage:
+    """How far a job is: its actions are sent out; its end is in the history."""
+
+    def __init__(self) -> None:
+        self.sent = asyncio.Event()
+        self.told = asyncio.Event()
+
+
+def _target(act: Act) -> str:
+    """What must not be reached out of order."""
+    if isinstance(act, SendControl):
+        return act.address
+    if isinstance(act, SetValue):
+        return f"{_MODSRV}:{act.model}:control:{act.field}"
+    return ""
 
 
 def _failed(execution: Execution, kind: str, error: TradewindError) -> ActionResult:

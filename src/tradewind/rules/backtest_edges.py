@@ -49,7 +49,7 @@ def find_edges(rule: Rule, line: Timeline, table: LevelTable) -> list[Edge]:
         level = new
         wanted = on_bad if level == UNKNOWN else level == TRUE
         if not is_settled:
-            if wanted is None or (level == UNKNOWN and not wanted):
+            if wanted is None:
                 continue
             is_settled, is_first = True, wanted
             if not wanted:

@@ -82,11 +82,13 @@ def _held(its: Levels, batches: NDArray[np.intp], count: int) -> Levels:
     return found
 
 
+def _of_group(group: Group, leaves: Iterator[Levels]) -> Levels:
+    found = _combined(group.logic, group.conditions, leaves)
+    return TRUE - found if group.negated else found
+
+
 def _combined(logic: str, conditions: tuple[Condition, ...], leaves: Iterator[Levels]) -> Levels:
-    parts = [
-        _combined(part.logic, part.conditions, leaves) if isinstance(part, Group) else next(leaves)
-        for part in conditions
-    ]
+    parts = [_of_group(part, leaves) if isinstance(part, Group) else next(leaves) for part in conditions]
     found = parts[0]
     for part in parts[1:]:
         found = np.maximum(found, part) if logic == "any" else np.minimum(found, part)

@@ -18,7 +18,8 @@ class Chains:
     def length(self, source: str, now_ms: int) -> int:
         """How many actions, one after the other, led to a change of that address; 0: no rule did it."""
         length, at_ms = self._written.get(source, (0, 0))
-        return length if length and now_ms - at_ms <= CHAIN_MS else 0
+        # Not after now: the clock may have been set back.
+        return length if length and 0 <= now_ms - at_ms <= CHAIN_MS else 0
 
     def wrote(self, addresses: Iterable[str], length: int, now_ms: int) -> None:
         if len(self._written) > MAX_KNOWN:

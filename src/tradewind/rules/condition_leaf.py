@@ -62,6 +62,9 @@ class LeafProgram:
     def actual(self, known: Known, memory: Any, moment_ms: int) -> Any:
         return known[self.slot]
 
+    def move(self, memory: Any, by_ms: int) -> None:
+        """The clock was set by so much."""
+
     def dump(self, memory: Any) -> Any:
         return None
 

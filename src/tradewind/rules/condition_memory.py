@@ -103,6 +103,9 @@ class WindowLeaf(LeafProgram):
             return None
         return memory.result(self._function)
 
+    def move(self, memory: SampleWindow, by_ms: int) -> None:
+        memory.move(by_ms)
+
     def dump(self, memory: SampleWindow) -> Any:
         return memory.dump()
 

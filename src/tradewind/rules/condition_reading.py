@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -13,7 +13,7 @@ from cronsim import CronSim, CronSimError
 from tradewind.errors import Invalid
 from tradewind.expr import compile_expression
 from tradewind.models.fields import Fields, Report, did_you_mean, number
-from tradewind.points.address import Address
+from tradewind.points.address import CONTROL, Address
 from tradewind.rules.document_fields import choice, delay, hysteresis, milliseconds, scalar
 from tradewind.rules.regex import compile_pattern
 from tradewind.rules.spec import (
@@ -36,11 +36,14 @@ from tradewind.rules.spec import (
 )
 from tradewind.rules.verdict import show
 
+T = TypeVar("T")
+#: Of groups in groups.
 MAX_DEPTH = 8
 MAX_CONDITIONS = 200
 _NUMERIC = (*sorted(ORDERING), "==", "!=")
 _COMMON = ("type", "field", "for_ms", "on_delay_ms", "description")
 _BAND = ("hysteresis", "deadband")
+_SWITCHED = {"true": 1.0, "on": 1.0, "false": 0.0, "off": 0.0}
 _CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]{1,200}")
 _A_YEAR = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year, so that 29 February is found at once
 
@@ -63,7 +66,7 @@ class ConditionReader:
             "alarm": (("rule_id", "source", "status"), self._alarm),
         }
 
-    def read_all(self, fields: Fields, depth: int = 1) -> tuple[Condition, ...]:
+    def read_all(self, fields: Fields, depth: int = 0) -> tuple[Condition, ...]:
         """The field `conditions` of a rule or a group."""
         items = fields.list("conditions")
         path = fields.at("conditions")
@@ -78,8 +81,10 @@ class ConditionReader:
         given = document.get("type") if isinstance(document, Mapping) else None
         kind = given if isinstance(given, str) else ""
         if given is None:
-            has_group = isinstance(document, Mapping) and "conditions" in document
-            kind = "group" if has_group else "compare"
+            named = document if isinstance(document, Mapping) else {}
+            kind = "group" if "conditions" in named else "not" if "not" in named else "compare"
+        if kind == "not":
+            return self._not(Fields(document, path, self.report, ("type", "not", "description")), depth + 1)
         if kind == "group":
             fields = Fields(document, path, self.report, ("type", "logic", "conditions", "description"))
             return Group(choice(fields, "logic", LOGICS, "all"), self.read_all(fields, depth + 1))
@@ -87,11 +92,20 @@ class ConditionReader:
         if self.count == MAX_CONDITIONS + 1:
             self.report.add("too_many", path, f"at most {MAX_CONDITIONS} conditions in a rule")
         if kind not in self._kinds:
-            hint = did_you_mean(str(given), (*self._kinds, "group"))
+            hint = did_you_mean(str(given), (*self._kinds, "group", "not"))
             self.report.add("unknown_type", f"{path}.type", hint)
             return Compare("", ">", 0.0)
         known, read = self._kinds[kind]
         return read(Fields(document, path, self.report, (*_COMMON, *known)))
+
+    def _not(self, fields: Fields, depth: int) -> Condition:
+        if depth > MAX_DEPTH:
+            self.report.add("too_deep", fields.at("not"), f"at most {MAX_DEPTH} levels of groups")
+            return Group("all", (), True)
+        if fields.items.get("not") is None:
+            fields.missing("not", "give the condition that must not hold")
+            return Group("all", (), True)
+        return Group("all", (self._condition(fields.items["not"], fields.at("not"), depth),), True)
 
     def _compare(self, fields: Fields) -> Compare:
         operator = choice(fields, "operator", OPERATORS)
@@ -99,7 +113,7 @@ class ConditionReader:
             **self._head(fields),
             operator=operator,
             value=self._compared(fields, operator),
-            hysteresis=self._band(fields) if operator in ORDERING else 0.0,
+            hysteresis=self._band(fields, operator),
         )
 
     def _compared(self, fields: Fields, operator: str) -> float | str:
@@ -112,7 +126,7 @@ class ConditionReader:
                 fields.missing("value", "give the value to compare with")
             return ""
         if operator in ("==", "!="):
-            return value
+            return self._comparable(fields, "value", value)
         text = given if isinstance(given, str) else show(value)
         if not text:
             self.report.add("missing_field", fields.at("value"), "an empty text is found everywhere")
@@ -125,7 +139,7 @@ class ConditionReader:
 
     def _range(self, fields: Fields) -> Range:
         low, high = (self._number(fields, name, is_needed=False) for name in ("min", "max"))
-        band, inside = self._band(fields), fields.flag("inside", True)
+        band, inside = self._band(fields, ">"), fields.flag("inside", True)
         if fields.items.get("min") is None and fields.items.get("max") is None:
             fields.missing("min", "give min or max, or both")
         elif low is not None and high is not None:
@@ -137,26 +151,31 @@ class ConditionReader:
         return Range(**self._head(fields), min=low, max=high, inside=inside, hysteresis=band)
 
     def _rate(self, fields: Fields) -> Rate:
+        operator = choice(fields, "operator", _NUMERIC)
         return Rate(
             **self._head(fields),
-            operator=choice(fields, "operator", _NUMERIC),
+            operator=operator,
             value=self._number(fields, "value") or 0.0,
             over_ms=milliseconds(fields, "over_ms"),
-            hysteresis=self._band(fields, is_own=True),
+            hysteresis=self._band(fields, operator, is_own=True),
         )
 
     def _window(self, fields: Fields) -> Window:
+        operator = choice(fields, "operator", _NUMERIC)
         return Window(
             **self._head(fields),
             function=choice(fields, "function", FUNCTIONS),
             window_ms=milliseconds(fields, "window_ms", is_needed=True),
-            operator=choice(fields, "operator", _NUMERIC),
+            operator=operator,
             value=self._number(fields, "value") or 0.0,
-            hysteresis=self._band(fields, is_own=True),
+            hysteresis=self._band(fields, operator, is_own=True),
         )
 
     def _change(self, fields: Fields) -> Change:
-        return Change(**self._head(fields), before=scalar(fields, "from"), after=scalar(fields, "to"))
+        before, after = (self._comparable(fields, name, scalar(fields, name)) for name in ("from", "to"))
+        if before is not None and before == after:
+            self.report.add("same_value", fields.at("to"), "from and to are the same, so that is no change")
+        return Change(**self._head(fields), before=before, after=after)
 
     def _schedule(self, fields: Fields) -> Schedule:
         zone = fields.text("timezone", "UTC")
@@ -216,8 +235,9 @@ class ConditionReader:
                 hint = f"an open alarm is {', '.join(STATUSES[:4])}"
                 self.report.add("bad_choice", f"{fields.at('status')}[{i}]", hint)
         source = fields.text("source")
-        if "|" in source or len(source) > 200:
-            self.report.add("bad_source", fields.at("source"), "the source of an alarm, such as comsrv:1001:m:10001")
+        if any(char in source for char in "|*") or len(source) > 200:
+            hint = "the source of one alarm, such as comsrv:1001:m:10001; leave it out for any"
+            self.report.add("bad_source", fields.at("source"), hint)
         return AlarmOpen(
             **self._head(fields, ""),
             rule_id=fields.id("rule_id"),
@@ -247,8 +267,23 @@ class ConditionReader:
             self.report.add("bad_address", fields.at(name), f"{error.message}; {error.hint}")
             return ""
 
-    def _band(self, fields: Fields, *, is_own: bool = False) -> float:
+    def _comparable(self, fields: Fields, name: str, value: T) -> T | float:
+        """What the source may be equal to. All but control values of models are numbers: on and off are 1 and 0."""
+        if not isinstance(value, str) or f":{CONTROL}:" in str(fields.items.get("source")):
+            return value
+        word = value.strip().lower()
+        if word in _SWITCHED:
+            return _SWITCHED[word]
+        hint = f"{value[:80]!r}: its source is a number and never equal to that; true, on, false and off are 1 and 0"
+        self.report.add("not_a_number", fields.at(name), hint)
+        return value
+
+    def _band(self, fields: Fields, operator: str, *, is_own: bool = False) -> float:
         found = hysteresis(fields)
+        if operator and operator not in ORDERING:
+            if found:
+                self.report.add("bad_hysteresis", fields.at("hysteresis"), f"only for {' '.join(sorted(ORDERING))}")
+            return 0.0
         return found if found is not None else 0.0 if is_own else self.hysteresis
 
     def _number(self, fields: Fields, name: str, *, is_needed: bool = True) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from tradewind.clock import from_iso
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.rules.document import read_rule
 from tradewind.rules.groups import read_group
-from tradewind.rules.spec import CreateAlarm, Rule
+from tradewind.rules.spec import BUILT_IN, CreateAlarm, Rule
 
 #: The seed's fields stand first, in its order.
 FIRST = (
@@ -47,13 +47,29 @@ def to_text(document: Mapping[str, Any]) -> str:
 
 
 class Definitions(msgspec.Struct):
-    """All documents as they are stored, and what they mean; `specs` lacks those with `problems`."""
+    """Documents as they are stored, and what they mean; `specs` lacks those with `problems`. `signs` of what stands in
+    Redis (`rule:{id}`, `group:{id}`), for a change that must find it so."""
 
     version: str = "0"
     rules: dict[str, dict[str, Any]] = {}
     groups: dict[str, dict[str, Any]] = {}
     specs: dict[str, Rule] = {}
     problems: list[Problem] = []
+    signs: dict[str, str] = {}
+
+    def add(self, rule_id: str, document: dict[str, Any], spec: Rule | None, problems: Sequence[Problem]) -> None:
+        self.rules[rule_id] = document
+        if spec is not None and not problems:
+            self.specs[rule_id] = spec
+        self.problems += [Problem(p.code, f"{rule_id}.{p.path}", p.hint) for p in problems]
+
+
+def judged(documents: Sequence[dict[str, Any]]) -> Definitions:
+    """What these rules mean, without looking at anything else."""
+    found = Definitions("", {}, {}, {}, [])
+    for document in documents:
+        found.add(document["id"], document, *read_rule(document))
+    return found
 
 
 def stored(name: str, text: bytes) -> tuple[dict[str, Any], list[Problem]]:
@@ -75,14 +91,16 @@ def version_of(document: Mapping[str, Any] | None) -> int:
 
 
 class Change(msgspec.Struct):
-    """For rule_change: rules (id, JSON, group, former group, word for its open alarms), gone (id, group), groups (id,
-    JSON), dropped (ids of groups). `put`: the rules as they are then, also those that stay as they were."""
+    """For rule_change: rules (id, JSON, group, former group, word for its open alarms), gone (id, group, word), groups
+    (id, JSON), dropped (ids of groups). `put`: the rules as they are then, also those that stay as they were; `specs`:
+    what the rules that were given mean."""
 
     rules: list[tuple[str, str, str, str, str]] = []
-    gone: list[tuple[str, str]] = []
+    gone: list[tuple[str, str, str]] = []
     groups: list[tuple[str, str]] = []
     dropped: list[str] = []
     put: list[dict[str, Any]] = []
+    specs: list[Rule] = []
 
     @property
     def is_empty(self) -> bool:
@@ -96,38 +114,37 @@ def plan(
     remove: Collection[str] = (),
     groups: Sequence[Any] = (),
     remove_groups: Collection[str] = (),
+    *,
+    is_new: bool = False,
 ) -> Change:
-    """What is to be stored. Raises Invalid with everything that is wrong, Conflict for a version that has moved.
+    """What is to be stored. Raises Invalid with everything that is wrong, Conflict for a version that has moved, or
+    for what exists when all must be new.
 
-    Paths begin with `rules[2].` when several rules are put.
+    `now` needs to have these rules and all groups only. Paths begin with `rules[2].` when several rules are put.
     """
     if len(rules) + len(remove) > MAX_CHANGE:
         message = f"{len(rules) + len(remove)} rules are too many for one change"
         raise Invalid(message, code="too_many", hint=f"change at most {MAX_CHANGE} at once")
+    if is_new:
+        _must_be_new(now, rules, groups)
     change, problems = Change(dropped=list(remove_groups)), list[Problem]()
-    known = (set(now.groups) - set(remove_groups)) | _plan_groups(change, now, at_iso, groups, problems)
+    put = _plan_groups(change, now, at_iso, groups, problems, is_new=is_new)
+    known = (set(now.groups) - set(remove_groups)) | put
     seen: set[str] = set()
     for i, document in enumerate(rules):
-        path = f"rules[{i}]." if len(rules) > 1 else ""
         spec, found = read_rule(document)
+        found = [*found, *_around(document, known, seen)]
+        if spec is not None and sum(isinstance(action, CreateAlarm) for action in spec.actions) > 1:
+            found.append(Problem("two_alarms", "actions", "a rule has one open alarm: write one create_alarm"))
+        path = f"rules[{i}]." if len(rules) > 1 else ""
         problems += [Problem(p.code, f"{path}{p.path}", p.hint) for p in found]
-        if spec is None or found:
-            continue
-        if spec.id in seen:
-            problems.append(Problem("duplicate_id", f"{path}id", f"two rules are called {spec.id!r}"))
-        seen.add(spec.id)
-        if spec.group_id and spec.group_id not in known:
-            problems.append(
-                Problem("unknown_group", f"{path}group_id", f"there is no group {spec.group_id!r}: create it")
-            )
-        if sum(isinstance(action, CreateAlarm) for action in spec.actions) > 1:
-            problems.append(
-                Problem("two_alarms", f"{path}actions", "a rule has one open alarm: write one create_alarm")
-            )
-        _plan_rule(change, now, at_iso, document, spec)
+        if spec is not None:
+            change.specs.append(spec)
+            _plan_rule(change, now, at_iso, document, spec, is_new=is_new)
     for rule_id in remove:
         if rule_id in now.rules:
-            change.gone.append((rule_id, now.rules[rule_id].get("group_id") or ""))
+            word = "" if rule_id in BUILT_IN else "deleted"
+            change.gone.append((rule_id, now.rules[rule_id].get("group_id") or "", word))
     if problems:
         few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
         message = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}, nothing was stored: {few}"
@@ -135,9 +152,25 @@ def plan(
     return change
 
 
-def _plan_rule(change: Change, now: Definitions, at_iso: str, document: Mapping[str, Any], spec: Rule) -> None:
+def _around(document: Any, known: Collection[str], seen: set[str]) -> Iterator[Problem]:
+    """What can be said only with a look at groups and at the other rules; also of a rule that is wrong otherwise."""
+    if not isinstance(document, Mapping):
+        return
+    name, group = document.get("id"), document.get("group_id")
+    if isinstance(name, str) and name:
+        if name in seen:
+            yield Problem("duplicate_id", "id", f"two rules are called {name!r}")
+        seen.add(name)
+    if isinstance(group, str) and group and group not in known:
+        yield Problem("unknown_group", "group_id", f"there is no group {group[:64]!r}: create it")
+
+
+def _plan_rule(
+    change: Change, now: Definitions, at_iso: str, document: Mapping[str, Any], spec: Rule, *, is_new: bool
+) -> None:
     old = now.rules.get(spec.id)
-    _must_fit(old, document, "rule", spec.id)
+    if not is_new:
+        _must_fit(old, document, "rule", spec.id)
     made = _ordered(document, old, at_iso)
     if old is not None and _same(old, made):
         change.put.append(old)
@@ -158,7 +191,7 @@ def _alarms(spec: Rule) -> bool:
 
 
 def _plan_groups(
-    change: Change, now: Definitions, at_iso: str, groups: Sequence[Any], problems: list[Problem]
+    change: Change, now: Definitions, at_iso: str, groups: Sequence[Any], problems: list[Problem], *, is_new: bool
 ) -> set[str]:
     put: set[str] = set()
     for i, document in enumerate(groups):
@@ -168,7 +201,8 @@ def _plan_groups(
         if found:
             continue
         old = now.groups.get(group["id"])
-        _must_fit(old, document, "group", group["id"])
+        if not is_new:
+            _must_fit(old, document, "group", group["id"])
         put.add(group["id"])
         made = {**group, "created_at": (old or {}).get("created_at", at_iso), "updated_at": at_iso}
         made["version"] = version_of(old) + 1
@@ -178,14 +212,25 @@ def _plan_groups(
 
 
 def _must_fit(old: Mapping[str, Any] | None, document: Mapping[str, Any], noun: str, name: str) -> None:
-    """A document that says which version it was made of must have been made of the newest."""
+    """A document that says which version it was made of must have been made of the newest. None has version 0."""
     wanted = document.get("version")
-    if not wanted:
+    if wanted is None or wanted == version_of(old):
         return
-    stands = version_of(old)
-    if old is not None and wanted != stands:
-        message = f"the {noun} {name!r} has version {stands}, not {wanted}"
-        raise Conflict(message, code="version_moved", hint="read it again, or leave the version out")
+    if old is None:
+        message = f"there is no {noun} {name!r} whose version could be {wanted}"
+        hint = "it was removed, or never there: leave the version out to create it"
+    else:
+        message = f"the {noun} {name!r} has version {version_of(old)}, not {wanted}"
+        hint = "read it again, or leave the version out"
+    raise Conflict(message, code="version_moved", hint=hint)
+
+
+def _must_be_new(now: Definitions, rules: Sequence[Any], groups: Sequence[Any]) -> None:
+    for noun, known, documents in (("rule", now.rules, rules), ("group", now.groups, groups)):
+        for document in documents:
+            name = document.get("id") if isinstance(document, dict) else None
+            if isinstance(name, str) and name in known:
+                raise Conflict(f"the {noun} {name!r} exists", code=f"{noun}_exists", hint="use PUT to replace it")
 
 
 def _ordered(document: Mapping[str, Any], old: Mapping[str, Any] | None, at_iso: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tradewind.models.fields import Fields, Report
 from tradewind.rules.action_reading import ActionReader
 from tradewind.rules.condition_reading import ConditionReader
 from tradewind.rules.document_fields import choice, delay, hysteresis, milliseconds
-from tradewind.rules.spec import LOGICS, ON_BAD, ON_STARTUP, Rule, leaves_of
+from tradewind.rules.spec import BUILT_IN, LOGICS, ON_BAD, ON_STARTUP, Rule, leaves_of
 from tradewind.rules.template import names_for
 
 RULE_FIELDS = (
@@ -28,12 +28,18 @@ def read_rule(document: Any) -> tuple[Rule | None, list[Problem]]:
     fields = Fields(document, "", report, RULE_FIELDS)
     if not fields.is_object:
         return None, report.problems
+    for name in ("id", "group_id"):
+        if type(fields.items.get(name)) in (int, float):  # what is stored would be looked for under another name
+            fields.wrong(name, "text")
+    rule_id = fields.id("id", is_key=True)
+    if rule_id in BUILT_IN:
+        report.add("bad_name", "id", f"{rule_id!r} is the name of alarms that no rule raises; choose another one")
     band = hysteresis(fields) or 0.0
     conditions = ConditionReader(report, band).read_all(fields)
     names = names_for({leaf.field for leaf in leaves_of(conditions)})
     latched = fields.flag("latched", False)
     rule = Rule(
-        id=fields.id("id", is_key=True),
+        id=rule_id,
         name=_text(fields, "name"),
         description=_text(fields, "description"),
         group_id=fields.id("group_id", is_key=True) if fields.items.get("group_id") else "",
@@ -48,7 +54,7 @@ def read_rule(document: Any) -> tuple[Rule | None, list[Problem]]:
         hysteresis=band,
         on_bad=choice(fields, "on_bad", ON_BAD, "hold"),
         on_startup=choice(fields, "on_startup", ON_STARTUP, "skip"),
-        inhibited_by=_ids(fields, "inhibited_by"),
+        inhibited_by=_inhibited_by(fields, rule_id),
         latched=latched,
         version=_whole(fields, "version", 0, 2**53),
         created_at=_time(fields, "created_at"),
@@ -74,12 +80,15 @@ def _whole(fields: Fields, name: str, least: int, most: int) -> int:
     return int(found)
 
 
-def _ids(fields: Fields, name: str) -> tuple[str, ...]:
-    items = fields.list(name)
-    path = fields.at(name)
-    # Each is read like a field of its own, so that it is checked by the rules of ids.
-    found = (Fields({f"{path}[{i}]": item}, "", fields.report, (f"{path}[{i}]",)) for i, item in enumerate(items))
-    return tuple(item.id(next(iter(item.items))) for item in found)
+def _inhibited_by(fields: Fields, rule_id: str) -> tuple[str, ...]:
+    found = []
+    for i, item in enumerate(fields.list("inhibited_by")):
+        path = f"inhibited_by[{i}]"
+        # Each is read like a field of its own, so that it is checked by the rules of ids.
+        found.append(Fields({path: item}, "", fields.report, (path,)).id(path))
+        if rule_id and item == rule_id:
+            fields.report.add("itself", path, "a rule cannot suppress its own alarms: name other ones")
+    return tuple(found)
 
 
 def _time(fields: Fields, name: str) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from tradewind.clock import iso
-from tradewind.errors import Invalid
+from tradewind.errors import Invalid, NotFound
 from tradewind.points.plane import PointPlane
+from tradewind.rules.action_targets import must_have_target
 from tradewind.rules.effects import alarm_step, filled
 from tradewind.rules.engine import Ages
 from tradewind.rules.history_record import Checked
@@ -17,7 +18,7 @@ from tradewind.rules.network import RuleNetwork
 from tradewind.rules.open_alarms import alarm_samples
 from tradewind.rules.program import RuleProgram, RuleState, Verdict
 from tradewind.rules.snapshot import channels_seen, read_rule_samples
-from tradewind.rules.spec import CreateAlarm, Rule, SendNotification, kind_of
+from tradewind.rules.spec import Action, CreateAlarm, Rule, SendNotification, kind_of
 from tradewind.rules.template import context, fill_text
 from tradewind.rules.verdict import Sample
 
@@ -66,7 +67,23 @@ async def dry_run(plane: PointPlane, rule: Rule, ages: Ages | None = None) -> Dr
     samples |= await alarm_samples(plane, network.alarm_conditions, now)
     network.start(samples, now)
     network.age(now, await channels_seen(plane, network.overdue(now)))
-    return report(network.programs[rule.id], network.states[rule.id], samples, now)
+    found = report(network.programs[rule.id], network.states[rule.id], samples, now)
+    if not found.actions:
+        return found
+    pairs = zip(_rising(rule), found.actions, strict=True)
+    return msgspec.structs.replace(found, actions=[await _checked(plane, action, would) for action, would in pairs])
+
+
+async def _checked(plane: PointPlane, action: Action, would: WouldDo) -> WouldDo:
+    try:
+        await must_have_target(plane, action)
+    except NotFound as error:
+        return msgspec.structs.replace(would, error=would.error or error.message)
+    return would
+
+
+def _rising(rule: Rule) -> list[Action]:
+    return [action for action in rule.actions if action.on in ("rise", "both")]
 
 
 def report(program: RuleProgram, state: RuleState, samples: dict[str, Sample], now_ms: int) -> DryRun:
@@ -82,7 +99,7 @@ def report(program: RuleProgram, state: RuleState, samples: dict[str, Sample], n
         level,
         {name: Checked.of(found) for name, found in results.items()},
         {address: _source(samples.get(address), state, at) for at, address in enumerate(program.addresses)},
-        [would for action in rule.actions if (would := _would(rule, verdict, action))] if level else [],
+        [_would(rule, verdict, action) for action in _rising(rule)] if level else [],
         program.error,
     )
 
@@ -93,9 +110,7 @@ def _source(sample: Sample | None, state: RuleState, at: int) -> Source:
     return Source(sample.value, iso(sample.ts_ms), _QUALITIES[max(sample.quality, state.qualities[at])])
 
 
-def _would(rule: Rule, verdict: Verdict, action: Any) -> WouldDo | None:
-    if action.on not in ("rise", "both"):
-        return None
+def _would(rule: Rule, verdict: Verdict, action: Action) -> WouldDo:
     kind, names = kind_of(action), context(rule, verdict)
     if isinstance(action, CreateAlarm):
         step = alarm_step(rule, verdict, action, names, "")

@@ -29,7 +29,8 @@ def turn(
     timer = state.timer
     wanted = wanted_of(rule, level)
     if not state.is_settled:
-        if wanted is None or (level is None and not wanted):
+        # By on_bad unknown is a level, too: what becomes true after it is an edge.
+        if wanted is None or (level is None and state.is_doubtful):
             return "", 0, False
         state.is_settled = True
         state.is_first = wanted

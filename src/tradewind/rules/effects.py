@@ -155,7 +155,8 @@ def _may_act(
         return "", note, ""
     if note.stopped_version:
         return "loop", note, ""
-    lately = (*(at for at in note.acted_ms if at > now_ms - window_ms), now_ms)
+    # Not after now: the clock may have been set back.
+    lately = (*(at for at in note.acted_ms if now_ms - window_ms < at <= now_ms), now_ms)
     if len(lately) <= depth and chain < depth:
         return "", LoopNote(lately), ""
     if len(lately) > depth:

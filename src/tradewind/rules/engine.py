@@ -31,6 +31,7 @@ from tradewind.rules.program import RuleProgram
 from tradewind.rules.round import STEPS_A_CALL, Outcome, RoundStore
 from tradewind.rules.snapshot import channels_seen, read_rule_samples
 from tradewind.rules.spec import AlarmOpen
+from tradewind.rules.stats import RuleStats
 from tradewind.rules.store import RuleStore
 
 log = structlog.get_logger(__name__)
@@ -39,8 +40,6 @@ CONSUMER = "rulesrv"
 TICK_S = 1.0
 #: How often it is looked whether alarms moved, if a condition asks for them.
 ALARM_TICK_S = 0.1
-#: Rules that are looked at for errors with each tick.
-WATCHED = 500
 ENTRIES = 500
 TROUBLE_PAUSE_S = 1.0
 #: Ages of points that have their own: address → ms.
@@ -51,20 +50,6 @@ class Runner(Protocol):
     """What carries out the actions while this process judges; see ActionRunner."""
 
     async def run(self) -> None: ...
-
-
-class RuleStats(msgspec.Struct):
-    """Since this process judges. `errors`: rules that are left out or have no value, and why. `behind_ms`: how old the
-    last batch was when it was judged."""
-
-    rules: int = 0
-    rounds: int = 0
-    entries: int = 0
-    checks: int = 0
-    fired: int = 0
-    missed: int = 0
-    behind_ms: int = 0
-    errors: dict[str, str] = {}
 
 
 class RuleEngine:
@@ -100,7 +85,6 @@ class RuleEngine:
         self._chains = Chains()
         self._alarm_conditions: Mapping[str, AlarmOpen] = {}
         self._controls: Sequence[str] = ()
-        self._watched = 0
         self._programs: Mapping[str, RuleProgram] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -142,7 +126,6 @@ class RuleEngine:
             self._programs = network.programs
             await self._start(network, is_followed=bool(has_cursor))
             self.stats = RuleStats(rules=len(rules))
-            self._watched = 0
             for problem in definitions.problems:
                 log.warning("rule_left_out", path=problem.path, code=problem.code, hint=problem.hint)
                 self.stats.errors.setdefault(problem.path.partition(".")[0], problem.hint)
@@ -177,6 +160,7 @@ class RuleEngine:
         with translated(self.plane.link):
             raw = await self.plane.redis.hgetall(self.plane.keys.rule_states())
         network.restore({field.decode(): data for field, data in raw.items()})
+        self._follow_clock(network)
         self._left_open = await LeftOpen.read(self.plane)
         self._alarm_conditions, self._controls = network.alarm_conditions, network.control_addresses
         self._journal = await journal_place(self.plane)
@@ -190,6 +174,9 @@ class RuleEngine:
 
     async def _round(self, network: RuleNetwork, rounds: RoundStore, reader: PatientReader) -> Outcome:
         batch, until = await reader.read(self._wait_ms(network), network.next_due())
+        if batch is not None and batch.entries and self._clock.is_passed(id_of(batch.entries[-1].id)[0]):
+            await self._clock.look()
+        self._follow_clock(network)
         began = self._clock.now_ms()
         if batch is not None:
             await self._take_in(network, batch)
@@ -201,9 +188,9 @@ class RuleEngine:
                 await rounds.finished()
                 return Outcome.OUTDATED
             await self._tick(network)
-            self._watch_errors(network)
+            self.stats.watch(network.programs)
         await self._look_at_alarms(network)
-        network.due(until)
+        network.due(min(until, self._clock.now_ms()))  # it may have been set back since
         cursor = batch.cursor if batch is not None else ()
         return await self._finish(network, rounds, cursor, began, is_tick=is_tick)
 
@@ -223,8 +210,7 @@ class RuleEngine:
             self.stats.missed += batch.missed
             samples = await read_rule_samples(self.plane, network.addresses)
             network.show(samples, self._clock.now_ms())
-        for entry in batch.entries:
-            network.apply(entry)
+        network.apply_all(batch.entries)
         self.stats.entries += len(batch.entries)
         if batch.entries:
             self.stats.behind_ms = max(0, self._clock.now_ms() - id_of(batch.entries[-1].id)[0])
@@ -233,22 +219,16 @@ class RuleEngine:
         """Once a second: ages, and control values, of which the feed does not tell."""
         self._ticked = time.monotonic()
         now = await self._clock.look()
+        self._follow_clock(network)
         if self._controls:
             network.show(await read_rule_samples(self.plane, self._controls), now)
         await self._age(network, now)
 
-    def _watch_errors(self, network: RuleNetwork) -> None:
-        """Conditions that have no value although all that they read is known; some rules a time."""
-        names, errors = list(network.programs), self.stats.errors
-        part = names[self._watched : self._watched + WATCHED]
-        self._watched = self._watched + WATCHED if self._watched + WATCHED < len(names) else 0
-        for name in part:
-            error = network.programs[name].error
-            if error and name not in errors:
-                log.warning("rule_fails", rule=name, error=error)
-                errors[name] = error
-            elif not error and errors.pop(name, ""):
-                log.info("rule_works_again", rule=name)
+    def _follow_clock(self, network: RuleNetwork) -> None:
+        step_ms = self._clock.take_step()
+        if step_ms:
+            log.warning("clock_was_set", engine=self.id, by_s=step_ms / 1000)
+            network.set_clock(step_ms)
 
     async def _age(self, network: RuleNetwork, now: int) -> None:
         network.age(now, await channels_seen(self.plane, network.overdue(now)))

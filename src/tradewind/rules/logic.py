@@ -1,4 +1,5 @@
-"""`all` and `any` over three values: all: False wins, then unknown; any: True wins, then unknown. Pure."""
+"""`all`, `any` and `not` over three values: all: False wins, then unknown; any: True wins, then unknown; not unknown is
+unknown. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +18,7 @@ def combined(logic: str, conditions: tuple[Condition, ...]) -> Combined:
 
 
 def _group(logic: str, conditions: tuple[Condition, ...], places: count[int]) -> Combined:
-    parts = [
-        _group(part.logic, part.conditions, places) if isinstance(part, Group) else _leaf(next(places))
-        for part in conditions
-    ]
+    parts = [_part(part, places) if isinstance(part, Group) else _leaf(next(places)) for part in conditions]
     if len(parts) == 1:
         return parts[0]
     winner = logic == "any"
@@ -34,6 +32,18 @@ def _group(logic: str, conditions: tuple[Condition, ...], places: count[int]) ->
             if its is None:
                 found = None
         return found
+
+    return level
+
+
+def _part(group: Group, places: count[int]) -> Combined:
+    inner = _group(group.logic, group.conditions, places)
+    if not group.negated:
+        return inner
+
+    def level(levels: Levels) -> bool | None:
+        its = inner(levels)
+        return None if its is None else not its
 
     return level
 

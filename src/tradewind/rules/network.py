@@ -13,16 +13,13 @@ import msgspec
 from tradewind.points.address import CONTROL
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network_age import Ages
-from tradewind.rules.network_index import KeyIndex
 from tradewind.rules.network_seen import Hit, Seen
 from tradewind.rules.network_timers import Timers
-from tradewind.rules.network_watches import SHORT, Watches, by_watch
+from tradewind.rules.network_watches import Watches, by_watch
 from tradewind.rules.program import CATCH_UP, UNCHANGED, Given, RuleProgram
 from tradewind.rules.spec import AlarmOpen, Rule
 from tradewind.rules.state import RuleState
-from tradewind.rules.verdict import BAD, GOOD, STALE, UNCERTAIN, Sample, Verdict
-
-_WORDS = {"good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
+from tradewind.rules.verdict import BAD, GOOD, STALE, Sample, Verdict
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -58,6 +55,7 @@ class RuleNetwork:
         self._ages = Ages(watches.slots, watches.times, stale_ms, ages or {})
         self._timers = Timers(self._states)
         self._seen = Seen(watches.keys_of())
+        self._untold = frozenset((*self.control_addresses, *self.alarm_conditions))
         self._fired: list[Fired] = []
         self._dirty: dict[int, None] = {}
         self._urgent: dict[int, None] = {}
@@ -107,50 +105,28 @@ class RuleNetwork:
                 for address, slot in zip(program.addresses, slots, strict=True):
                     if slot in stale:  # until `age` hears that its channel answers
                         found[address] = msgspec.structs.replace(found[address], quality=STALE)
+                        state.is_doubtful = True
                 self._note(at, program.judge(state, found, now_ms), True)
             stale.update(slot for slot, word in zip(slots, state.qualities, strict=True) if word == STALE)
             for place, watch in enumerate(self._watches.watches_of[at]):
                 self._watches.set_band(watch, program, state, place)
             self._timers.put(at)
         self._ages.begin(known, stale)
-        untold = {*self.control_addresses, *self.alarm_conditions}
-        self.show({a: sample for a, sample in samples.items() if a in untold}, now_ms)
+        self.show({a: sample for a, sample in samples.items() if a in self._untold}, now_ms)
 
     def forget_seen(self) -> None:
         """The cursor was lost: the feed is not read again."""
         self._seen.forget()
 
-    def apply(self, entry: FeedEntry) -> None:
-        """Judge the rules that an entry of the feed touches. Late ones change nothing, nor what was seen."""
-        index = self._watches.keys.get(entry.key)
-        if index is None:
-            return
-        index.last_id = entry.id
-        if entry.is_late:
-            return
-        data, ts_ms = entry.data, entry.ts_ms
-        if not data or entry.qualities or entry.each_ts or ts_ms < index.newest:
-            hits = self._read_one_by_one(index, entry)
-        else:
-            index.newest = ts_ms
-            read = self._watches.read_short if len(data) <= SHORT else self._watches.read
-            hits = read(index, data, ts_ms)
-        if hits:
-            self._judge(self._seen.new(hits, entry.id) if self._seen else hits, ts_ms)
+    def apply_all(self, entries: Iterable[FeedEntry]) -> None:
+        """Judge the rules that entries of the feed touch. Late ones change nothing, nor what was seen."""
+        for entry, index, found in self._watches.sift(entries):
+            hits = self._watches.read_all(index, entry, self._marked) if found is None else found
+            self._judge(self._seen.new(hits, entry.id) if self._seen else hits, entry.ts_ms)
 
-    def _read_one_by_one(self, index: KeyIndex, entry: FeedEntry) -> list[Hit]:
-        quality, times = entry.quality(), entry.times()
-        index.newest = max(index.newest, entry.ts_ms)
-        hits: list[Hit] = []
-        for field, value in entry.values().items():
-            word = _WORDS[quality.pop(field, "good")]
-            if field in index.slots:
-                hits += self._watches.meet(index.slots[field], value, times[field], word)
-        for field, text in quality.items():  # what is left came without a value
-            slot = index.slots.get(field, -1)
-            if slot >= 0 and entry.ts_ms >= self._watches.times[slot]:
-                hits += self._marked(slot, _WORDS[text])
-        return sorted(hits, key=by_watch)
+    def apply(self, entry: FeedEntry) -> None:
+        """One of them."""
+        self.apply_all((entry,))
 
     def show(self, samples: Mapping[str, Sample], now_ms: int) -> None:
         """What stands where the feed does not tell (controls, alarms, after missed entries): judges what is new."""
@@ -159,12 +135,18 @@ class RuleNetwork:
         for address, sample in samples.items():
             slot = self._watches.slots.get(address, -1)
             if slot >= 0 and not self._ages.is_stale(slot, sample.ts_ms):
-                hits += self._watches.meet(slot, sample.value, sample.ts_ms, sample.quality)
-                moment = max(moment, sample.ts_ms if sample.quality < BAD else now_ms)
                 index = self._watches.keys.get(address.rpartition(":")[0])
+                ts_ms = self._not_before(slot, sample.ts_ms) if address in self._untold else sample.ts_ms
+                hits += self._watches.meet(slot, sample.value, ts_ms, sample.quality)
+                moment = max(moment, sample.ts_ms if sample.quality < BAD else now_ms)
                 if index is not None:
                     index.newest = max(index.newest, sample.ts_ms)
         self._judge(sorted(hits, key=by_watch), moment, is_urgent=True)
+
+    def _not_before(self, slot: int, ts_ms: int) -> int:
+        """What is looked at stands now, though the clock that stamped it may have been set back."""
+        places = (self._watches.places[watch] for watch in self._watches.readers[slot])
+        return max(ts_ms, self._watches.times[slot], *(self._states[at].times[place] for at, place in places))
 
     def overdue(self, now_ms: int) -> set[str]:
         """Channels with points past their age: only when they last answered tells whether those are stale."""
@@ -173,13 +155,31 @@ class RuleNetwork:
     def age(self, now_ms: int, seen: Mapping[str, int]) -> None:
         """Points past their age become unknown, as of the moment when they did. `seen`: channel → when it answered;
         its unchanged points are as fresh as that."""
-        for slot, is_stale, since_ms in self._ages.judge(now_ms, seen):
+        readers = self._watches.readers
+        for slot, is_stale, since_ms in sorted(self._ages.judge(now_ms, seen), key=lambda found: readers[found[0]][0]):
             self._judge(self._marked(slot, STALE if is_stale else GOOD, is_age=True), since_ms, is_urgent=True)
+        for at in [at for at in self._fresh if self._states[at].is_doubtful]:
+            self._states[at].is_doubtful = False
+            self._note(at, self._programs[at].step(self._states[at], (), now_ms), True)
+            self._timers.put(at)
+        self._fresh.clear()
         self._timers.resume()
+
+    def set_clock(self, by_ms: int) -> None:
+        """The server's clock was set by so much: what rules wait for lasts as long as before, and no point is older by
+        that. After `restore`; judge with `due` then."""
+        self._ages.move(by_ms)
+        for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
+            if state.moment_ms:
+                program.move(state, by_ms)
+                self._timers.put(at)
+                self._dirty[at] = self._urgent[at] = None
 
     def _marked(self, slot: int, quality: int, *, is_age: bool = False) -> list[Hit]:
         """What watches show, with another quality; nothing for those to which that says nothing new."""
         hits: list[Hit] = []
+        if not is_age and quality < BAD and self._ages.is_late(slot):
+            return hits  # without a value it is as old as it was: `age` has the say
         for watch in self._watches.readers[slot]:
             at, place = self._watches.places[watch]
             state = self._states[at]

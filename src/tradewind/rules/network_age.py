@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tradewind.points.address import Address
 from tradewind.points.spec import Kind
+from tradewind.rules.timer import moved_ms
 
 _AGING = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
 
@@ -25,6 +26,8 @@ class Ages:
                     self._ages[slot] = ages.get(text, stale_ms)
                     self._channels[slot] = address.entity
         self._seen = dict.fromkeys(self._ages, -1)
+        # Of samples that came before the clock was set: their time, and what that is by the clock as it is now.
+        self._moved: dict[int, tuple[int, int]] = {}
         self._heap: list[tuple[int, int]] = []
         self._late: set[int] = set()
 
@@ -34,6 +37,9 @@ class Ages:
 
     def is_past(self, slot: int, moment_ms: int) -> bool:
         return slot in self._ages and self._end(slot) < moment_ms
+
+    def is_late(self, slot: int) -> bool:
+        return slot in self._late
 
     def is_stale(self, slot: int, ts_ms: int) -> bool:
         """A value of that time says nothing new of a point that is stale."""
@@ -46,9 +52,23 @@ class Ages:
         self._heap = [(self._end(slot), slot) for slot in self._ages if slot not in self._late]
         heapq.heapify(self._heap)
 
+    def move(self, by_ms: int) -> None:
+        """The clock was set by so much: what is there is as old as before."""
+        for slot in self._ages:
+            if self._times[slot] >= 0:
+                self._moved[slot] = self._times[slot], max(0, self._time(slot) + by_ms)
+            self._seen[slot] = moved_ms(self._seen[slot], by_ms)
+        self._heap = [(self._end(slot), slot) for _, slot in self._heap]
+        heapq.heapify(self._heap)
+
+    def _time(self, slot: int) -> int:
+        ms = self._times[slot]
+        told, is_now = self._moved.get(slot, (-1, -1))
+        return is_now if ms <= told else ms
+
     def _end(self, slot: int) -> int:
         """The last moment at which it is fresh."""
-        return max(self._times[slot], self._seen[slot]) + self._ages[slot]
+        return max(self._time(slot), self._seen[slot]) + self._ages[slot]
 
     def overdue(self, now_ms: int) -> set[str]:
         """Channels with points whose time is up."""

@@ -1,4 +1,4 @@
-"""Which values of an entry of the feed reach which watches, fast for channels that send the same points again. Pure.
+"""Which values of an entry of the feed are read by rules, fast for channels that send the same points again. Pure.
 
 A watch is one source of one rule; a slot is one point, of which there may be several watches.
 """
@@ -9,26 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
+import msgspec
+
+#: Numbers as JSON has them, several times as fast as `float`. Raises DecodeError.
+read_json_number = msgspec.json.Decoder(float).decode
+_read_list = msgspec.json.Decoder(list[float]).decode
 Pick = Callable[[Sequence[Any]], Sequence[Any]]
-Found = tuple[Sequence[int], Sequence[float], Sequence[int], Sequence[float]]
 
 
 class Plan:
-    """For entries of a key with just these fields: slots and watches, and where in the entry their values stand."""
+    """For entries of a key with just these fields: slots, where in the entry their values stand, how many watches."""
 
-    __slots__ = ("fields", "pick_slots", "pick_watches", "slots", "watches")
+    __slots__ = ("fields", "pick", "slots", "watches")
 
-    def __init__(self, fields: list[str], index: Mapping[str, int], watches: Sequence[Sequence[int]]) -> None:
+    def __init__(self, fields: list[str], index: Mapping[str, int], watches: Sequence[int]) -> None:
         self.fields = fields
         found = [(at, index[field]) for at, field in enumerate(fields) if field in index]
         self.slots = [slot for _, slot in found]
-        self.pick_slots = _picker([at for at, _ in found], len(fields))
-        # In the order of the watches, so of the rules.
-        pairs = sorted(
-            ((at, watch) for at, slot in enumerate(self.slots) for watch in watches[slot]), key=itemgetter(1)
-        )
-        self.watches = [watch for _, watch in pairs]
-        self.pick_watches = _picker([at for at, _ in pairs], len(self.slots))
+        self.pick = _picker([at for at, _ in found], len(fields))
+        self.watches = sum(watches[slot] for slot in self.slots)
 
 
 class KeyIndex:
@@ -43,15 +42,30 @@ class KeyIndex:
         self.last_id = ""
         self._plan: Plan | None = None
 
-    def read(self, data: str, watches: Sequence[Sequence[int]]) -> Found:
-        """Of `id:value,id:value,…`: slots and their values, watches and theirs."""
+    def read(self, data: str, watches: Sequence[int]) -> tuple[list[int], list[float], int]:
+        """Of `id:value,id:value,…`: slots, their values, and how many watches they have. `watches`: of each slot."""
         flat = data.replace(":", ",").split(",")
         fields = flat[::2]
         plan = self._plan
         if plan is None or plan.fields != fields:
             plan = self._plan = Plan(fields, self.slots, watches)
-        values = list(map(float, plan.pick_slots(flat[1::2])))
-        return plan.slots, values, plan.watches, plan.pick_watches(values)
+        return plan.slots, read_numbers(plan.pick(flat[1::2])), plan.watches
+
+
+def read_number(text: str) -> float:
+    """As `float` does. Raises ValueError."""
+    try:
+        return read_json_number(text)
+    except msgspec.DecodeError:  # there are other ways to write one
+        return float(text)
+
+
+def read_numbers(texts: Sequence[str]) -> list[float]:
+    """As `float` does with each. Raises ValueError."""
+    try:
+        return _read_list(f"[{','.join(texts)}]")
+    except msgspec.DecodeError:
+        return list(map(float, texts))
 
 
 def _picker(places: list[int], size: int) -> Pick:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.rules.edge import wanted_of
 from tradewind.rules.effects import pack_clear
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.spec import AlarmOpen
@@ -72,10 +73,9 @@ class LeftOpen:
             program = network.programs.get(rule_id)
             if program is not None and program.rule.source == source:
                 state = network.states[rule_id]
-                level = True if state.is_active else program.level(state)
-                if level is None:
-                    continue
-                if not level:
+                if not state.is_active:
+                    if wanted_of(program.rule, program.level(state)) is not False:
+                        continue
                     steps.append(pack_clear(rule_id, source))
             self._slots.discard(slot)
         return steps

@@ -164,6 +164,14 @@ class RuleProgram:
             low, high = max(low, its_low), min(high, its_high)
         return low, high
 
+    def move(self, state: RuleState, by_ms: int) -> None:
+        """The clock was set: what is remembered is as long ago as before (samples for a rate do without)."""
+        state.move(by_ms)
+        for leaf, memory in zip(self.leaves, state.memories, strict=True):
+            leaf.move(memory, by_ms)
+        # What depends on the time of the day may be another one now.
+        state.due_ms = state.moment_ms + 1 if self._is_dated else self._due(state, state.moment_ms)
+
     @property
     def error(self) -> str:
         """Why a condition had no value although all that it reads is known; `` if none."""

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from tradewind.alarms.record import STATION
+
 OPERATORS = (">", "<", ">=", "<=", "==", "!=", "contains", "regex")
 #: Those that order numbers; the only ones for rates and windows beside == and !=.
 ORDERING = frozenset((">", "<", ">=", "<="))
@@ -20,6 +22,8 @@ LEVELS = {
     "critical": "Critical", "high": "High", "major": "High", "medium": "Medium", "minor": "Medium",
     "low": "Low", "warning": "Low", "info": "Info",
 }  # fmt: skip
+#: Whose alarms are no rule's: faults of the station, and what programs raise without naming one.
+BUILT_IN = frozenset((STATION, "external"))
 STATUSES = ("New", "Acknowledged", "Escalated", "Suppressed", "Resolved", "Closed")
 
 
@@ -122,8 +126,11 @@ class AlarmOpen(msgspec.Struct, frozen=True, omit_defaults=True, tag="alarm"):
 
 
 class Group(msgspec.Struct, frozen=True, omit_defaults=True, tag="group"):
+    """`negated`: true when its conditions together are false, and false when they are true; unknown stays that."""
+
     logic: str
     conditions: tuple[Condition, ...]
+    negated: bool = False
 
 
 Leaf = Compare | Range | Rate | Window | Change | Schedule | Formula | AlarmOpen

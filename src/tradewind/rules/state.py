@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tradewind.rules.timer import NEVER, Timer
+from tradewind.rules.timer import NEVER, Timer, moved_ms
 
 
 class RuleState:
@@ -18,6 +18,7 @@ class RuleState:
     __slots__ = (
         "due_ms",  # derived
         "is_active",
+        "is_doubtful",  # whether its sources are known will be found out only now; not stored
         "is_first",  # the rise that is waited for is that of the first level
         "is_quiet",  # it takes another level of a condition to change anything about the rule; derived
         "is_settled",  # the start-up is over
@@ -38,6 +39,7 @@ class RuleState:
 
     def __init__(self, sources: int, delays: list[bool], memories: list[Any]) -> None:
         self.is_active = False
+        self.is_doubtful = False
         self.is_settled = False
         self.is_first = False
         self.is_quiet = False
@@ -55,3 +57,12 @@ class RuleState:
         self.due_ms = 0
         self.note: Any = None
         self.seen = [""] * sources
+
+    def move(self, by_ms: int) -> None:
+        """The clock was set by so much. Memories are moved by their conditions; times of samples are what they are."""
+        for timer in (self.timer, *self.timers):
+            if timer is not None:
+                timer.move(by_ms)
+        self.risen_ms = moved_ms(self.risen_ms, by_ms)
+        if self.moment_ms:
+            self.moment_ms = max(1, self.moment_ms + by_ms)

@@ -5,6 +5,11 @@ from __future__ import annotations
 NEVER = -1
 
 
+def moved_ms(ms: int, by_ms: int) -> int:
+    """NEVER stays that."""
+    return max(0, ms + by_ms) if ms >= 0 else ms
+
+
 class Timer:
     """Runs from `since_ms` on; while paused it stands still, and what was spent so is added to `since_ms` after."""
 
@@ -38,6 +43,10 @@ class Timer:
             return False
         self.paused_ms = max(at_ms, self.since_ms)
         return True
+
+    def move(self, by_ms: int) -> None:
+        """The clock was set by so much."""
+        self.since_ms, self.paused_ms = moved_ms(self.since_ms, by_ms), moved_ms(self.paused_ms, by_ms)
 
     def stop(self) -> bool:
         if self.since_ms < 0:

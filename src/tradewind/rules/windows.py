@@ -12,6 +12,8 @@ from array import array
 from collections import deque
 from typing import Any
 
+from tradewind.rules.timer import moved_ms
+
 MAX_SAMPLES = 10_000
 BUCKETS = 1_000
 #: Above this a double has no millionths.
@@ -71,6 +73,9 @@ class Trail:
         last = self.times[-1], self.values[-1]
         self.times, self.values, self.head = self.times[self.head : -1 : 2], self.values[self.head : -1 : 2], 0
         self.put(*last)
+
+    def move(self, by_ms: int) -> None:
+        self.times = array("q", [moved_ms(ts_ms, by_ms) for ts_ms in self.times])
 
     def dump(self) -> Any:
         return self.times[self.head :].tobytes(), self.values[self.head :].tobytes()
@@ -152,6 +157,15 @@ class SampleWindow:
         while best and best[0][0] <= limit_ms:
             best.popleft()
         self.oldest_ms = trail.times[trail.head] if self.count else -1
+
+    def move(self, by_ms: int) -> None:
+        """All of it is so much later. What comes next may be older than that: then it leaves later than it should."""
+        self.start_ms, self.oldest_ms = moved_ms(self.start_ms, by_ms), moved_ms(self.oldest_ms, by_ms)
+        self._last = (moved_ms(self._last[0], by_ms), self._last[1])
+        self._trail.move(by_ms)
+        self._best = deque((moved_ms(ts_ms, by_ms), value) for ts_ms, value in self._best)
+        for bucket in self._buckets or ():
+            bucket[0] = moved_ms(bucket[0], by_ms)
 
     def result(self, function: str) -> float | None:
         """None when there are too few samples: none at all (a count is 0 then), or one for a deviation."""
