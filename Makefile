@@ -14,6 +14,8 @@ JOBS ?= 4
 ARGS ?=
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Without compiled files each of the hundreds of processes that the tests start compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules clean
 

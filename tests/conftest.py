@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpcore2
 import pytest
 import redis
+import typer
 
 from tests import servers
 from tradewind.redis.connection import Link, open_link
@@ -58,10 +61,21 @@ def postgres() -> Iterator[servers.Server]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq() -> Iterator[servers.Server]:
-    """Takes some seconds and about 150 MB; tests share it and use names of their own, see tests/signals."""
+def _broker() -> Iterator[servers.Server]:
     with servers.rabbitmq_server() as server:
         yield server
+
+
+@pytest.fixture
+def rabbitmq(_broker: servers.Server) -> servers.Server:
+    """Takes some seconds and about 150 MB: tests share it and use names of their own, see tests/signals.
+
+    A test may kill or pause it and must leave it running, with `signals_exchange` as it was.
+    """
+    if not _broker.is_running:  # the test that killed it has failed
+        _broker.kill()
+        _broker.start()
+    return _broker
 
 
 @pytest.fixture(scope="session", params=["redis_7", "valkey", "cluster3"])
@@ -86,3 +100,12 @@ async def link(any_redis: servers.Server | servers.Cluster) -> AsyncIterator[Lin
 def _logs_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that is run inside this process must not send the logs of later tests to its own, closed, stream."""
     monkeypatch.setattr("tradewind.logs.configure_logging", lambda settings: None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _slow_starts_happen_once() -> Iterator[None]:
+    """Each call of the command line builds all its commands anew, each HTTP client reads all certificates anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
+        patch.setattr("httpcore2.default_ssl_context", functools.cache(httpcore2.default_ssl_context))
+        yield

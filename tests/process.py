@@ -103,7 +103,7 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
+        return self._process is not None and self._process.poll() is None
 
     @property
     def output(self) -> str:

@@ -8,9 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tradewind.clock import now_ms
 from tradewind.errors import Invalid
 from tradewind.history.keeping import KeepingSource
+from tradewind.history.policy_memory import FILE as POLICY_FILE
+from tradewind.history.policy_memory import PolicyMemory
 from tradewind.history.sink import Sink
+from tradewind.history.status import is_recording
 from tradewind.history.store import CONSUMER, HistoryStore, PolicyKeeping
 from tradewind.points.address import Address
 from tradewind.points.feed_trim import forget_consumer
@@ -28,7 +32,8 @@ class HistoryRoom:
         self.points = points
         self.plane = plane
         self.store = HistoryStore(plane.link, plane.keys)
-        self.keeping = PolicyKeeping(self.store, days_of(plane.all_settings))
+        memory = PolicyMemory(folder_of(plane.all_settings) / POLICY_FILE)
+        self.keeping = PolicyKeeping(self.store, days_of(plane.all_settings), memory)
         self._asked: HistoryQuery | None = None
         self._opening = asyncio.Lock()
 
@@ -85,16 +90,21 @@ class HistoryRoom:
             [
                 ("GET", keys.history_leader()),
                 ("HEXISTS", keys.feed_cursors(), CONSUMER),
-                ("HMGET", keys.history_status(), "sink", "spool_rows", "lag_ms"),
+                ("HMGET", keys.history_status(), "sink", "spool_rows", "lag_ms", "at_ms", "spool_error"),
             ]
         )
         if not leader:
             return {"hissrv": (False if cursor else None, "nobody records")}
-        sink, waiting, lag_ms = (text.decode() if text else "" for text in status)
+        sink, waiting, lag_ms, at_ms, spool_error = (text.decode() if text else "" for text in status)
         detail = f"{leader.decode()}; sink {sink or 'unknown'}"
         if waiting not in ("", "0"):
             detail += f"; {waiting} samples wait on disk"
-        return {"hissrv": (sink != "away", f"{detail}; {int(lag_ms or 0) / 1000:.1f} s behind")}
+        if spool_error:
+            detail += f"; {spool_error}"
+        if not is_recording(leader.decode(), at_ms, now_ms()):
+            return {"hissrv": (False, f"{detail}; it does not say that it records")}
+        is_well = sink != "away" and not spool_error
+        return {"hissrv": (is_well, f"{detail}; {int(lag_ms or 0) / 1000:.1f} s behind")}
 
     async def _units(self, series: Sequence[str]) -> dict[str, str]:
         await self.points.look()

@@ -73,9 +73,21 @@ def test_a_file_without_an_id_is_named_after_itself(cli: Cli, station: StationPr
 
 def test_states_move_as_they_are_told(cli: Cli, station: StationProcess, tmp_path: Path) -> None:
     flow_id, path = write(tmp_path, "interval: 1h\nnodes: [{id: a, type: constant, config: {value: 1}}]\n")
+
+    def wait_ended(count: int) -> None:
+        """Starting and resuming begin a cycle at once, and a flow whose cycle runs is not stopped by a drain."""
+
+        def are_ended() -> bool:
+            found = cli("flow", "cycles", flow_id, "--json").json["items"]
+            return [cycle["status"] for cycle in found] == ["completed"] * count
+
+        wait_for(are_ended, f"the end of {count} cycles", 20)
+
     assert cli("flow", "register", path, "--start").out == f"{flow_id} running\n"
+    wait_ended(1)
     assert cli("flow", "pause", flow_id).out == f"{flow_id} paused\n"
     assert cli("flow", "resume", flow_id).out == f"{flow_id} running\n"
+    wait_ended(2)
     assert cli("flow", "drain", flow_id).out == f"{flow_id} stopped\n"
     assert cli("flow", "resume", flow_id).code == 5
     assert cli("flow", "start", flow_id).out == f"{flow_id} running\n"

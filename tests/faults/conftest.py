@@ -1,4 +1,4 @@
-"""Every fault test has servers, processes and folders of its own: they are killed, stopped and filled."""
+"""Every fault test has a Redis, processes and folders of its own: they are killed, stopped and filled."""
 
 from __future__ import annotations
 

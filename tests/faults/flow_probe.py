@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import aio_pika
 
-from tests.faults.station_process import Entry, RoleProcess, Site
+from tests.faults.station_process import LEASES, Entry, RoleProcess, Site
 from tests.flows.flow_nodes import flow
 from tradewind.errors import Unavailable
 from tradewind.flows.control import FlowControl
@@ -26,8 +26,6 @@ from tradewind.settings import FlowSettings, RedisSettings, Settings, SignalSett
 from tradewind.tasks.plane import Plane
 
 T = TypeVar("T")
-#: Short enough for a test that waits for a lease to end, long enough for a busy machine.
-LEASES = {"scheduler_lease_s": 3, "scheduler_leader_ttl_s": 3, "scheduler_renew_s": 0.5}
 
 
 class Ended:

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from tests.process import die_with_parent, wait_for
 
 HERE = Path(__file__).parent
+LEASE_S = 3
+#: Short enough for a test that waits for a lease to end, long enough for a busy machine.
+LEASES = {"scheduler_lease_s": LEASE_S, "scheduler_leader_ttl_s": LEASE_S, "scheduler_renew_s": 0.5}
 
 
 class Entry(NamedTuple):

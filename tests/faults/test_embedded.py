@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from tests.faults.probe import Probe, probe
-from tests.faults.station_process import RoleProcess, Site
+from tests.faults.station_process import LEASES, RoleProcess, Site
 from tradewind.redis.embedded import socket_of
 
 STOP_S = 12.0  # the grace time of its worker and two seconds
@@ -50,7 +50,7 @@ async def test_a_station_that_is_asked_to_stop_goes_on_after_a_restart(make_site
 
 @pytest.mark.slow
 async def test_a_station_that_is_killed_loses_nothing(make_site: Callable[..., Site]) -> None:
-    site = make_site()
+    site = make_site(**LEASES)
     station, url = _up(site)
     async with probe(site, url) as there:
         now, later = await _load(there)

@@ -118,14 +118,16 @@ async def test_a_restart_of_redis_loses_no_node_and_no_signal(
 
 
 @pytest.mark.slow
-async def test_a_restart_of_the_broker_loses_no_signal(make_site: Callable[..., Site]) -> None:
-    with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
-        async with flow_site(make_site, redis.url, broker.url) as (there, roles):
-            ends = iter([broker.kill, broker.stop])
+async def test_a_restart_of_the_broker_loses_no_signal(
+    make_site: Callable[..., Site], rabbitmq: servers.Server
+) -> None:
+    with servers.redis_server(appendonly=True) as redis:
+        async with flow_site(make_site, redis.url, rabbitmq.url) as (there, roles):
+            ends = iter([rabbitmq.kill, rabbitmq.stop])
 
             async def restart(_: int) -> set[int]:
                 next(ends)()
-                broker.start()
+                rabbitmq.start()
                 return set()
 
             await _disturbed_cycles(there, restart)

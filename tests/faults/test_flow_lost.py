@@ -51,14 +51,16 @@ async def test_a_cycle_outlives_its_leader_and_all_its_workers(
 
 
 @pytest.mark.slow
-async def test_signals_that_a_dead_worker_could_not_send_are_sent(make_site: Callable[..., Site]) -> None:
-    with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
-        async with flow_site(make_site, redis.url, broker.url) as (there, roles):
+async def test_signals_that_a_dead_worker_could_not_send_are_sent(
+    make_site: Callable[..., Site], rabbitmq: servers.Server
+) -> None:
+    with servers.redis_server(appendonly=True) as redis:
+        async with flow_site(make_site, redis.url, rabbitmq.url) as (there, roles):
             nodes: dict[str, Any] = {f"s{i}": ("f_step", {"ms": 1500}) for i in range(12)} | {"join": "f_join"}
             flow_id = await there.register(nodes, *(f"s{i}.out>join.all" for i in range(12)))
             cycle = await there.run(flow_id)
             await there.in_ledger(lambda e: len(open_runs(e, flow_id)) == 12, "the start of all")
-            broker.kill()
+            rabbitmq.kill()
 
             async def are_done() -> bool:
                 return len(await there.done(flow_id, cycle)) == 12
@@ -69,7 +71,7 @@ async def test_signals_that_a_dead_worker_could_not_send_are_sent(make_site: Cal
                 roles[name].kill()
             assert unsent == 12, "the signals have left although there is no broker"
             heir = there.site.start("worker", worker_id="w3")  # it opens no exchange before there is a broker
-            await asyncio.to_thread(broker.start)
+            rabbitmq.start()  # from this thread: it dies with the one that started it
             heir.says("worker registered")
             ended = await there.end(flow_id, cycle, 30)
             assert (ended.status, ended.outputs["join"]["out"]) == ("completed", 12)
@@ -80,20 +82,20 @@ async def test_signals_that_a_dead_worker_could_not_send_are_sent(make_site: Cal
 
 @pytest.mark.slow
 async def test_a_worker_that_takes_over_while_the_broker_is_away_consumes_when_it_is_back(
-    make_site: Callable[..., Site],
+    make_site: Callable[..., Site], rabbitmq: servers.Server
 ) -> None:
-    with servers.rabbitmq_server() as broker, servers.redis_server(appendonly=True) as redis:
-        async with flow_site(make_site, redis.url, broker.url) as (there, roles):
+    with servers.redis_server(appendonly=True) as redis:
+        async with flow_site(make_site, redis.url, rabbitmq.url) as (there, roles):
             nodes: dict[str, Any] = {f"s{i}": ("f_step", {"ms": 1500}) for i in range(6)} | {"join": "f_join"}
             flow_id = await there.register(nodes, *(f"s{i}.out>join.all" for i in range(6)))
             cycle = await there.run(flow_id)
             await there.in_ledger(lambda e: len(open_runs(e, flow_id)) == 6, "the start of all")
             host = (await there.redis.hget(there.keys.flows_hosts(), f"{flow_id}:{cycle}")).decode()
             heir = roles["w2" if host == "w1" else "w1"]
-            broker.kill()
+            rabbitmq.kill()
             roles[host].kill()
             await asyncio.to_thread(heir.says, "signals cannot be consumed now", 30)
-            await asyncio.to_thread(broker.start)
+            rabbitmq.start()
             ended = await there.end(flow_id, cycle, 25)
             assert (ended.status, ended.outputs["join"]["out"]) == ("completed", 6)
             assert all(begin.pid == roles[host].pid for found in ended.begins().values() for begin in found[:-1])

@@ -9,17 +9,15 @@ import pytest
 
 from tests import servers
 from tests.faults.probe import probe
-from tests.faults.station_process import Site
+from tests.faults.station_process import LEASE_S, LEASES, Site
 from tradewind.errors import Overloaded
 from tradewind.tasks.record import Status
-
-LEASE_S = 10.0
 
 
 @pytest.mark.slow
 async def test_a_full_redis_refuses_new_tasks_only(make_site: Callable[..., Site]) -> None:
     with servers.redis_server(appendonly=True, extra=("--maxmemory-policy", "noeviction")) as redis:
-        site = make_site(redis.url)
+        site = make_site(redis.url, **LEASES)
         scheduler = site.start("scheduler")
         worker = site.start_worker()
         async with probe(site) as there:

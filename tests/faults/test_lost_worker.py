@@ -9,7 +9,7 @@ import pytest
 
 from tests import servers
 from tests.faults.probe import Probe, probe
-from tests.faults.station_process import Site, by_id
+from tests.faults.station_process import LEASE_S, LEASES, Site, by_id
 
 TAKEOVER_S = 15.0  # promised: a lost worker's tasks have ended elsewhere so long after it fell silent
 
@@ -61,11 +61,11 @@ async def test_a_worker_stopped_past_its_lease_loses_its_tasks_and_joins_again(m
 @pytest.mark.slow
 async def test_a_worker_with_a_blocked_loop_keeps_its_lease(make_site: Callable[..., Site]) -> None:
     with servers.redis_server(appendonly=True) as redis:
-        site = make_site(redis.url)
+        site = make_site(redis.url, **LEASES)
         scheduler = site.start("scheduler")
         worker = site.start_worker()
         async with probe(site) as there:
-            ids = await there.submit("block_loop", [(12_000,)])
+            ids = await there.submit("block_loop", [(LEASE_S * 2000,)])
             await there.wait_until(lambda: len(site.ledger()) == 1, "begin", 10)
             ids += await there.submit("nap", [(20,)] * 50)
             await there.wait_ended(len(ids), 30)

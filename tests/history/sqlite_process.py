@@ -1,14 +1,24 @@
-"""A process that writes or reads, to be killed: `python -m tests.history.sqlite_process write|read FOLDER`."""
+"""Processes that write, read or move, to be killed: `python -m tests.history.sqlite_process write|read|move FOLDER`."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
+import shutil
+import signal
+import sqlite3
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.history.sink_contract import DAY0, HOUR, SECOND
+from tradewind.history import sqlite_move
 from tradewind.history.sample import Row
 from tradewind.history.sqlite import SqliteSink
+from tradewind.history.sqlite_upkeep import Upkeep
+from tradewind.history.sqlite_writer import Writer
 
 NAMES = [f"comsrv:1:m:{n}" for n in range(10)]
 BATCH = 200  # rows of each series
@@ -30,6 +40,7 @@ def say(number: int) -> None:
 
 async def write(folder: Path) -> None:
     """Says after each batch how many are stored; goes on behind what is there."""
+    in_small_portions()
     async with SqliteSink(folder, tail_rows=5000) as sink:
         (info,) = await sink.series(NAMES[0], 1, "") or [None]
         number = (info.count if info else 0) // BATCH
@@ -56,5 +67,43 @@ async def read(folder: Path) -> None:
             say(seen)
 
 
+def in_small_portions() -> None:
+    """A series at a time, the smallest portions of a move that there are."""
+    sqlite_move.SLICE, sqlite_move.PORTION_S = 1, -1.0
+
+
+async def move(folder: Path) -> None:
+    """Moves the tail of a store in copies of it, `1`, `2`, … beside it: in the first it dies after the first commit, in
+    the second after the second, and so on. Says how many there are; in the last one it came to the end."""
+    in_small_portions()
+    for commits in itertools.count(1):
+        copy = folder.parent / str(commits)
+        shutil.copytree(folder, copy)
+        child = os.fork()
+        if not child:
+            Dying.left = commits
+            connect = sqlite3.connect
+            sqlite3.connect = partial(connect, factory=Dying)  # type: ignore[assignment]
+            upkeep = Upkeep(Writer(copy))
+            while upkeep.move_some():
+                pass
+            os._exit(0)
+        if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != -signal.SIGKILL:
+            say(commits)
+            return
+
+
+class Dying(sqlite3.Connection):
+    left = 0
+
+    def execute(self, sql: str, *rest: Any) -> sqlite3.Cursor:
+        done = super().execute(sql, *rest)
+        if sql == "COMMIT":
+            Dying.left -= 1
+            if not Dying.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+
 if __name__ == "__main__":
-    asyncio.run({"write": write, "read": read}[sys.argv[1]](Path(sys.argv[2])))
+    asyncio.run({"write": write, "read": read, "move": move}[sys.argv[1]](Path(sys.argv[2])))

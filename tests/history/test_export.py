@@ -158,7 +158,7 @@ async def test_a_framed_file_tells_how_far_it_is(sink: Sink, kind: str, layout: 
     question = asked(A, B, C, bucket=bucket, to=DAY0 + 600 * SECOND)
     plain = await file_of(sink, question, kind, layout)
     writer = file_writer(kind, columns_of(question, layout))
-    framed = [piece async for piece in file_bytes(writer, Export(sink, question, layout), is_framed=True)]
+    framed = [piece async for piece in file_bytes(writer, Export(sink, question, layout), framed="true")]
     steps: list[tuple[float, int]] = []
     whole = b"".join(framed)
     for pieces in ([whole], [whole[at : at + 7] for at in range(0, len(whole), 7)]):
@@ -177,5 +177,5 @@ async def test_a_framed_file_tells_how_far_it_is(sink: Sink, kind: str, layout: 
 async def test_an_export_of_nothing_has_an_end_too(sink: Sink) -> None:
     question = asked(A, from_=DAY0 - HOUR, to=DAY0 - MINUTE)
     writer = file_writer("csv", columns_of(question, "long"))
-    framed = [piece async for piece in file_bytes(writer, Export(sink, question, "long"), is_framed=True)]
+    framed = [piece async for piece in file_bytes(writer, Export(sink, question, "long"), framed="true")]
     assert b"".join(unframed(framed, lambda share, rows: None)) == b"ts,address,value,quality\n"

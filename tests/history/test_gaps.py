@@ -66,3 +66,15 @@ def test_rollups_reach_further_back_but_only_as_whole_cells() -> None:
     assert available_from(kept, 10 * HOUR, 20 * HOUR + MINUTE, HOUR, None) == 20 * HOUR + MINUTE
     # An integral whose gap is shorter than an hour needs minutes.
     assert available_from(kept, 10 * HOUR, 130 * HOUR, HOUR, 5 * MINUTE) == 50 * HOUR
+
+
+def test_an_integral_is_whole_where_nothing_that_is_gone_can_hold_into_it() -> None:
+    kept = KeptFrom(raw_ms=100 * HOUR, minute_ms=50 * HOUR, hour_ms=20 * HOUR)
+    assert available_from(kept, 10 * HOUR, 130 * HOUR, HOUR, 2 * HOUR) == 22 * HOUR
+    assert available_from(kept, 21 * HOUR, 130 * HOUR, HOUR, 2 * HOUR) == 22 * HOUR
+    assert available_from(kept, 22 * HOUR, 130 * HOUR, HOUR, 2 * HOUR) == 22 * HOUR
+    assert available_from(kept, 10 * HOUR, 21 * HOUR, HOUR, 2 * HOUR) == 21 * HOUR  # nothing of it
+    # What held before the samples that are left is still told by rollups.
+    assert available_from(kept, 100 * HOUR, 130 * HOUR, 1000, 2 * HOUR) == 100 * HOUR
+    # Without an integral nothing is held.
+    assert available_from(kept, 10 * HOUR, 130 * HOUR, HOUR, None) == 20 * HOUR

@@ -91,6 +91,40 @@ def test_without_a_header_nothing_is_read(text: str) -> None:
     assert caught.value.problems[0].path == "line 1"
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("ts,address,value,colour\n", "'colour'"),
+        ('ts,"address,value\n', "quote"),
+        ("\udcff\udcfet\x00s\x00,\x00a\x00\n", "UTF-8"),
+        ('\udc80"\x01,\n', "UTF-8"),
+        ("when;what;value\n", "ts"),
+    ],
+)
+def test_a_bad_header_says_what_is_wrong_with_it(text: str, word: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read(text)
+    assert caught.value.code == "bad_header" and word in caught.value.message
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_other_marks_between_columns_are_known_by_the_header(mark: str) -> None:
+    """As spreadsheets write them where the comma is in the numbers; which must not be taken for something else."""
+    lines = ["ts,address,value,quality", f"1000,{A},1.5,good", f'2000,"{B}",-2,1']
+    text = "\n".join(lines).replace(",", mark)
+    assert read(text) == ([Row(A, 1000, 1.5), Row(B, 2000, -2.0, 1)], [])
+    rows, problems = read(f"{text}\n3000{mark}{A}{mark}1,5{mark}0\n3000{mark}{A}{mark}1{mark}0{mark}\n")
+    assert len(rows) == 2 and ["decimal point" in problem.hint for problem in problems] == [True, False]
+    assert read(f"ts{mark}{A}{mark}{B}\n1000{mark}1{mark}\n") == ([Row(A, 1000, 1.0)], [])
+
+
+def test_seconds_are_not_taken_for_milliseconds() -> None:
+    """They would be stored in 1970."""
+    rows, problems = read(f"ts,address,value\n1790000000,{A},1\n1790000000000,{A},1\n")
+    assert rows == [Row(A, 1_790_000_000_000, 1.0)]
+    assert [problem.path for problem in problems] == ["line 2"] and "seconds" in problems[0].hint
+
+
 def test_bad_rows_are_all_named_before_anything_is_written() -> None:
     rows = [Row(A, 1, 1.0), Row("tank", 1, 1.0), Row(A, -1, 1.0), Row(A, 1, float("nan")), Row(A, 1, 1.0, 3)]
     problems: list[Problem] = []

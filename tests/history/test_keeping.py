@@ -101,5 +101,7 @@ async def test_nothing_is_removed_by_a_policy_that_nobody_can_read() -> None:
     assert good.class_of("comsrv:1:m:1") == "brief" and await source() is good
     store.text = b'{"policies": [{"match": "*", "class": "gone"}]}'  # what somebody else stored
     assert await source() is good
-    store.text = b""
+    store.text = b""  # Redis has lost it
+    assert await source() is good
+    store.text = b"{}"
     assert (await source()).is_plain

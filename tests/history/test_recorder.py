@@ -20,7 +20,11 @@ ONE = "comsrv:1001:m:1"
 
 
 @pytest.fixture
-async def room(link: Link, key_prefix: str, tmp_path: Path) -> AsyncIterator[HistoryRoom]:
+async def room(
+    link: Link, key_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[HistoryRoom]:
+    """Its recorders look at the policy, their figures and their stop five times a second instead of once."""
+    monkeypatch.setattr("tradewind.history.recorder.TICK_S", 0.2)
     room = HistoryRoom(link, key_prefix, tmp_path)
     await room.store.put_policy(QUICK)
     yield room
@@ -179,7 +183,7 @@ async def test_nan_never_reaches_the_sink(home: HistoryRoom) -> None:
         await home.plane.redis.xadd(feed, {"what": "is this"})
         await home.write(start, {"1": 7})
         await until(lambda: sink.values(ONE) == [7])
-        await until(lambda: _status_is(home, not_finite="3", unreadable="1"))
+        await until(lambda: _status_is(home, not_finite="3", unreadable="2"))
     assert sink.values("comsrv:1001:m:2") == [2, 3]
 
 

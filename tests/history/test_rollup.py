@@ -28,11 +28,13 @@ from tests.history.sink_contract import (
     values,
     widths,
 )
+from tradewind.history import sqlite_move
 from tradewind.history.aggregate import answer, cells_of, fold, line_of
 from tradewind.history.keeping import Keeping
 from tradewind.history.rollup import aligned, levels_for, rollups_of, stretches
 from tradewind.history.sample import Row
 from tradewind.history.sink import AGGREGATES
+from tradewind.history.sqlite_listing import list_series
 from tradewind.history.sqlite_parts import ROLLED
 from tradewind.history.sqlite_reader import Reader
 from tradewind.history.sqlite_tail import Tail, TailCache
@@ -94,6 +96,11 @@ def test_ranges() -> None:
     assert got == [(DAY0 + 10, DAY0 + 2 * HOUR), (DAY0 + 5 * HOUR, DAY0 + 6 * HOUR)]
 
 
+def move_all(upkeep: Upkeep) -> None:
+    for _ in upkeep.moves():
+        pass
+
+
 class Rollups(RuleBasedStateMachine):
     """Writes, late ones and rewrites among them, upkeep, packing, restarts, in any order; a dict knows better."""
 
@@ -102,6 +109,9 @@ class Rollups(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.known: dict[str, dict[int, tuple[float, int]]] = {name: {} for name in NAMES}
         self.reader = Reader(self.folder, TailCache(), lambda name, what: pytest.fail(f"{name}: {what}"))
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(sqlite_move, "SLICE", 1)
+        self.patch.setattr(sqlite_move, "PORTION_S", -1.0)  # the smallest portions that there are
         self.begin()
 
     def begin(self) -> None:
@@ -119,7 +129,12 @@ class Rollups(RuleBasedStateMachine):
 
     @rule()
     def move(self) -> None:
-        self.upkeep.move_tail()
+        move_all(self.upkeep)
+
+    @rule(portions=st.integers(1, 9))
+    def move_some(self, portions: int) -> None:
+        for _ in range(portions):
+            self.upkeep.move_some()
 
     @rule(steps=st.integers(1, 5))
     def step(self, steps: int) -> None:
@@ -133,7 +148,7 @@ class Rollups(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def forget(self, name: str) -> None:
-        assert self.writer.forget([name]) == len(self.known[name])
+        assert self.upkeep.forget([name]) == len(self.known[name])
         self.known[name] = {}
 
     @rule()
@@ -148,8 +163,10 @@ class Rollups(RuleBasedStateMachine):
         some = self.reader.buckets(NAMES, from_ms, to_ms, width, ["max", "sum"], 10_000, gap)
         raw = self.reader.read(NAMES, 0, DAY0 * 2, 10_000)
         latest = self.reader.latest(NAMES)
+        counts = {info.address: info.count for info in list_series(self.reader, "*", 10, "")}
         for name in NAMES:
             known = self.known[name]
+            assert counts.get(name, 0) == len(known)
             assert same_samples(raw[name], known)
             assert_buckets(got[name], oracle(known, from_ms, to_ms, width, AGGREGATES, gap), AGGREGATES)
             assert_buckets(some[name], oracle(known, from_ms, to_ms, width, ["max", "sum"], gap), ["max", "sum"])
@@ -157,6 +174,7 @@ class Rollups(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.ask((0, 6 * HOUR), HOUR, HOUR)
+        self.patch.undo()
         self.reader.close()
         self.writer.close()
         shutil.rmtree(self.folder)
@@ -180,7 +198,7 @@ def test_hours_are_rolled_once_they_are_over_and_again_after_late_samples(tmp_pa
             return float(reader._rolled(1, HOUR, DAY0, DAY0 + HOUR)["total"].sum())
 
     writer.write([Row(name, DAY0 + n * SECOND, 1.0, 0) for n in range(3 * 3600)])
-    upkeep.move_tail()
+    move_all(upkeep)
     hour_is(3600)
     assert in_rollup() == 0
     while upkeep.step():
@@ -191,7 +209,7 @@ def test_hours_are_rolled_once_they_are_over_and_again_after_late_samples(tmp_pa
     assert in_rollup() == 3600
     writer.write([Row(name, DAY0 + 500, 10.0, 0), Row(name, DAY0, 2.0, 0)])
     hour_is(3611)  # from the tail
-    upkeep.move_tail()
+    move_all(upkeep)
     assert in_rollup() == 3600
     hour_is(3611)  # dirty: from the samples
     while upkeep.step():
@@ -214,17 +232,17 @@ def test_a_question_misses_nothing_that_is_moved_while_it_is_asked(tmp_path: Pat
 
     class Moving(TailCache):
         def load(self, main: sqlite3.Connection) -> Tail:
-            upkeep.move_tail()
+            move_all(upkeep)
             write_an_hour()
             tail = super().load(main)
-            upkeep.move_tail()
+            move_all(upkeep)
             while upkeep.step():
                 pass
             return tail
 
     reader = Reader(tmp_path, Moving(), lambda name, what: pytest.fail(f"{name}: {what}"))
     write_an_hour()
-    upkeep.move_tail()
+    move_all(upkeep)
     for known in (3, 5, 7):
         write_an_hour()
         rows = reader.read(NAMES[:1], DAY0, DAY0 * 2, 10**6)[NAMES[0]]

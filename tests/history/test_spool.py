@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 
 from tradewind.errors import Unavailable
 from tradewind.history.sample import Row
-from tradewind.history.spool import Spool, SpoolFull
+from tradewind.history.spool import Spool
+from tradewind.history.spool_disk import SpoolFull
 from tradewind.history.spool_file import HEAD_BYTES, read_heads
 
 BIG, LONG_S, NOW = 1_000_000_000, 1e6, 1_700_000_000_000
@@ -206,6 +209,73 @@ def test_beyond_their_age_segments_go_and_are_counted(tmp_path: Path) -> None:
     spool.expire(NOW + 60_000)
     assert spool.dropped.age == 10
     assert drained(spool) == rows_of(10)
+
+
+def test_ages_are_not_by_a_clock_that_somebody_sets(tmp_path: Path) -> None:
+    """Written before the time of the machine was set, and left by a process that was down for long."""
+    spool = spool_in(tmp_path, max_age_s=60)
+    spool.append(rows_of(0), 1000)
+    spool.close()
+    for first in (10, 20):
+        spool = spool_in(tmp_path, max_age_s=60)
+        spool.expire(spool.steady_ms())
+        spool.append(rows_of(first), spool.steady_ms())
+        assert spool.steady_ms() < 61_000
+        spool.close()
+    spool = spool_in(tmp_path, max_age_s=60)
+    spool.expire(spool.steady_ms())
+    assert drained(spool) == rows_of(0, 30) and spool.dropped.age == 0
+
+
+def test_its_clock_goes_and_begins_with_that_of_the_machine(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path, max_age_s=0.02)
+    assert abs(spool.steady_ms() - time.time() * 1000) < 5000
+    spool.append(rows_of(0), spool.steady_ms())
+    time.sleep(0.03)
+    spool.expire(spool.steady_ms())
+    assert spool.is_empty and spool.dropped.age == 10
+
+
+def test_damage_before_the_torn_record_at_the_end_is_counted(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    for n in range(4):
+        spool.append(rows_of(n * 10), NOW)
+    spool.close()
+    (path,) = segments(tmp_path)
+    heads = read_heads(path)
+    for head in heads[2:]:
+        spoil(path, head.offset + HEAD_BYTES)
+    spool = spool_in(tmp_path)
+    assert spool.dropped.corrupt == 10 and spool.torn_bytes > 0
+    assert drained(spool) == rows_of(0, 20)
+    spool.close()
+    assert spool_in(tmp_path).dropped.corrupt == 10
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_folder_that_is_removed_is_made_again_and_its_rows_are_counted(tmp_path: Path, is_moved: bool) -> None:
+    folder = tmp_path / "spool"
+    spool = spool_in(folder)
+    spool.append(rows_of(0), NOW)
+    portion = spool.peek(100)
+    if is_moved:
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        shutil.rmtree(folder)
+    spool.append(rows_of(10), NOW)
+    assert portion is not None and spool.dropped.corrupt == 10
+    spool.ack(portion.upto)  # of the rows that were there before: not of the new ones
+    spool.close()
+    spool = spool_in(folder)
+    assert spool.dropped.corrupt == 10 and drained(spool) == rows_of(10)
+
+
+def test_a_segment_that_is_removed_while_it_is_written_takes_no_more(tmp_path: Path) -> None:
+    spool = spool_in(tmp_path)
+    spool.append(rows_of(0), NOW)
+    segments(tmp_path)[0].unlink()
+    spool.append(rows_of(10), NOW)
+    assert drained(spool) == rows_of(10) and spool.dropped.corrupt == 10
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

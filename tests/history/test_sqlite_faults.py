@@ -10,16 +10,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.history.sink_contract import DAY, DAY0, HOUR, MINUTE, SECOND, A, B
 from tests.history.sqlite_process import BATCH, NAMES, batch_of
+from tradewind.history import sqlite_move
 from tradewind.history.sample import Row
 from tradewind.history.sink import SinkAway
 from tradewind.history.sqlite import SqliteSink
-from tradewind.history.sqlite_columns import Block
-from tradewind.history.sqlite_files import MAIN, Partition, partition_at
+from tradewind.history.sqlite_files import MAIN, partition_at
 from tradewind.history.sqlite_upkeep import Upkeep
 from tradewind.history.sqlite_writer import Writer
 
@@ -82,18 +83,19 @@ async def test_a_move_that_breaks_off_halfway_is_done_again(tmp_path: Path, monk
     writer = Writer(tmp_path)
     upkeep = Upkeep(writer, now=lambda: LATER)
     writer.write(rows)
-    added, real = [], Writer._add
+    added, real = [], sqlite_move.add_block
 
-    def add(self: Writer, partition: Partition, block: Block) -> None:
-        if added:
+    def add(db: sqlite3.Connection, start_ms: int, *rest: Any) -> None:
+        if added and added[0] != start_ms:
             raise OSError(5, "Input/output error")
-        added.append(partition)
-        real(self, partition, block)
+        added.append(start_ms)
+        real(db, start_ms, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writer, "_add", add)
+        patch.setattr(sqlite_move, "add_block", add)
         with pytest.raises(SinkAway):
-            upkeep.move_tail()
+            for _ in upkeep.moves():
+                pass
     writer.close()
     async with SqliteSink(tmp_path, now=lambda: LATER) as sink:
         for _ in range(2):
@@ -297,3 +299,40 @@ async def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     async with SqliteSink(tmp_path / "file") as sink:
         with pytest.raises(SinkAway, match="cannot write"):
             await sink.write([Row(A, DAY0, 1.0, 0)])
+
+
+async def test_a_disk_that_is_full_while_rollups_are_made_costs_nothing(tmp_path: Path) -> None:
+    """Step by step with less and less room, so that every kind of step meets the full disk."""
+    rows = [Row(f"comsrv:5:m:{n}", DAY0 + at * MINUTE, float(at % 50)) for n in range(40) for at in range(360)]
+    names = sorted({row.series for row in rows})
+    with small_disk(tmp_path / "disk", "8m") as disk:
+        async with SqliteSink(disk / "history", now=lambda: LATER) as sink:
+            await sink.write(rows)
+            ballast, failed = disk / "ballast", 0
+            for room in (0, 20_000, 60_000, 150_000, 400_000, 10**7):
+                _fill(ballast, room)
+                try:
+                    await sink.keep_up()
+                except SinkAway as error:
+                    failed += 1
+                    assert "space" in error.hint
+                ballast.unlink()
+                hours = await sink.buckets(names, DAY0, DAY0 + DAY, HOUR, ["count", "sum"], 99)
+                for name in names:
+                    assert [count for _, count, _ in hours[name]] == [60] * 6
+                    assert sum(total or 0 for _, _, total in hours[name]) == sum(at % 50 for at in range(360))
+            assert failed >= 2
+            assert (await sink.stats()).rows == len(rows) and (await sink.stats()).problems == ()
+        assert all(is_sound(path) for path in (disk / "history").glob("*.db"))
+
+
+def _fill(ballast: Path, room: int) -> None:
+    """All of a disk but some room."""
+    with ballast.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            while file.write(bytes(65_536)):
+                pass
+        with contextlib.suppress(OSError):
+            while file.write(bytes(512)):
+                pass
+        os.ftruncate(file.fileno(), max(file.tell() - room, 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.history.sink_contract import DAY, DAY0, HOUR, MINUTE, SECOND, A, B
-from tradewind.history import sqlite_tail
+from tradewind.history import sqlite_tail, sqlite_upkeep
 from tradewind.history.aggregate import line_of
 from tradewind.history.sample import Row
 from tradewind.history.sqlite import SqliteSink
@@ -18,6 +18,11 @@ from tradewind.history.sqlite_files import Files, partition_at
 from tradewind.history.sqlite_tail import TailCache
 
 LATER = 2 * DAY0
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_upkeep, "BUDGET_S", 60.0)  # one call is enough, however busy the machine is
 
 
 def names(folder: Path) -> list[str]:

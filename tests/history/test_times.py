@@ -44,6 +44,14 @@ def test_what_is_no_time_is_refused_with_its_place(written: object) -> None:
     assert [(p.code, p.path) for p in caught.value.problems] == [("bad_time", "to")]
 
 
+def test_seconds_are_not_taken_for_milliseconds() -> None:
+    for written in ("1790000000", "999999999"):
+        with pytest.raises(Invalid) as caught:
+            time_ms(written, NOW)
+        assert "seconds" in caught.value.hint
+    assert time_ms(1_790_000_000, NOW) == 1_790_000_000  # a program knows what it says
+
+
 def test_spans() -> None:
     assert [span_ms(text) for text in ("500ms", "10s", "1m", "2h", "1d", "1w", "250")] == [
         500, 10_000, 60_000, 7_200_000, 86_400_000, 604_800_000, 250,

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aio_pika
@@ -35,13 +35,6 @@ from tradewind.signals.amqp import AmqpExchange
 async def exchange(rabbitmq: servers.Server) -> AsyncIterator[AmqpExchange]:
     async with AmqpExchange(rabbitmq.url, redelivery=QUICK) as exchange:
         yield exchange
-
-
-@pytest.fixture(scope="module")
-def mortal() -> Iterator[servers.Server]:
-    """A broker that tests may kill and hang; each leaves it running."""
-    with servers.rabbitmq_server() as server:
-        yield server
 
 
 def stands_still(pid: int) -> bool:
@@ -229,11 +222,11 @@ async def test_an_exchange_that_cannot_be_opened_says_why(rabbitmq: servers.Serv
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 async def test_a_killed_broker_keeps_messages_and_its_consumers_go_on(
-    mortal: servers.Server, name: str, capsys: pytest.CaptureFixture[str]
+    rabbitmq: servers.Server, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live, kept, slow, gone = (f"{name}.{word}" for word in ("live", "kept", "slow", "gone"))
     live_inbox, kept_inbox, slow_inbox = Inbox(), Inbox(), Inbox(hold=True)
-    async with AmqpExchange(mortal.url, confirm_s=1.0, redelivery=QUICK) as exchange:
+    async with AmqpExchange(rabbitmq.url, confirm_s=1.0, redelivery=QUICK) as exchange:
         await exchange.declare_many({queue: [queue] for queue in (live, kept, slow, gone)})
         consumer = await exchange.consume(live, live_inbox)
         await exchange.consume(slow, slow_inbox)
@@ -243,15 +236,15 @@ async def test_a_killed_broker_keeps_messages_and_its_consumers_go_on(
         await exchange.publish([note(slow, b"in a handler")])
         assert (await slow_inbox.next()).redelivered is False
 
-        mortal.kill()
+        rabbitmq.kill()
         for _ in range(2):  # the connection that breaks, and none at all
             start = time.monotonic()
             with pytest.raises(Unavailable) as caught:
                 await exchange.publish([note(live, b"lost")])
             assert time.monotonic() - start < 5
             assert "guest:guest" not in caught.value.message
-        mortal.start()
-        plain = await aio_pika.connect(mortal.url, timeout=20)
+        rabbitmq.start()
+        plain = await aio_pika.connect(rabbitmq.url, timeout=20)
         async with plain:
             await (await plain.channel()).queue_delete(gone)
 
@@ -277,14 +270,14 @@ async def test_a_killed_broker_keeps_messages_and_its_consumers_go_on(
 
 
 @pytest.mark.slow
-async def test_a_broker_that_hangs_is_unavailable_and_comes_back(mortal: servers.Server, name: str) -> None:
+async def test_a_broker_that_hangs_is_unavailable_and_comes_back(rabbitmq: servers.Server, name: str) -> None:
     inbox = Inbox()
-    async with AmqpExchange(mortal.url, confirm_s=0.5, answer_s=1.0) as exchange:
+    async with AmqpExchange(rabbitmq.url, confirm_s=0.5, answer_s=1.0) as exchange:
         await exchange.declare_queue(name, [name])
         await exchange.consume(name, inbox)
-        mortal.pause()
+        rabbitmq.pause()
         try:
-            await until(lambda: stands_still(mortal.pid))
+            await until(lambda: stands_still(rabbitmq.pid))
             for messages in ([note(name, b"1")], [note(name, b"2"), note(name, b"3")]):
                 start = time.monotonic()
                 with pytest.raises(Unavailable, match="no answer in time"):
@@ -293,7 +286,7 @@ async def test_a_broker_that_hangs_is_unavailable_and_comes_back(mortal: servers
             with pytest.raises(Unavailable):
                 await exchange.declare_queue(f"{name}.2", [])
         finally:
-            mortal.resume()
+            rabbitmq.resume()
         async with asyncio.timeout(30):
             while True:
                 try:
@@ -310,12 +303,12 @@ async def test_a_broker_that_hangs_is_unavailable_and_comes_back(mortal: servers
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-async def test_it_closes_while_the_broker_is_away(mortal: servers.Server, name: str) -> None:
-    exchange = AmqpExchange(mortal.url, confirm_s=0.5, answer_s=1.0)
+async def test_it_closes_while_the_broker_is_away(rabbitmq: servers.Server, name: str) -> None:
+    exchange = AmqpExchange(rabbitmq.url, confirm_s=0.5, answer_s=1.0)
     await exchange.open()
     await exchange.declare_queue(name, [name])
     consumer = await exchange.consume(name, Inbox())
-    mortal.kill()
+    rabbitmq.kill()
     try:
         start = time.monotonic()
         await exchange.close()
@@ -323,14 +316,14 @@ async def test_it_closes_while_the_broker_is_away(mortal: servers.Server, name: 
         with pytest.raises(Unavailable):
             await exchange.publish([note(name, encode(Signal("s", "ANY", 1, 0.0)))])
     finally:
-        mortal.start()
+        rabbitmq.start()
 
 
 @pytest.mark.slow
 async def test_an_exchange_that_is_gone_is_declared_again_and_one_of_another_kind_refused(
-    mortal: servers.Server, name: str
+    rabbitmq: servers.Server, name: str
 ) -> None:
-    async with AmqpExchange(mortal.url) as exchange, await aio_pika.connect(mortal.url, timeout=10) as plain:
+    async with AmqpExchange(rabbitmq.url) as exchange, await aio_pika.connect(rabbitmq.url, timeout=10) as plain:
         bare = await plain.channel()
         await bare.exchange_delete("signals_exchange")
         async with asyncio.timeout(20):
@@ -344,6 +337,8 @@ async def test_an_exchange_that_is_gone_is_declared_again_and_one_of_another_kin
         await exchange.delete_queues([name])
         await bare.exchange_delete("signals_exchange")
         await bare.declare_exchange("signals_exchange", "fanout")
-        with pytest.raises(Conflict, match="signals_exchange"):
-            await AmqpExchange(mortal.url).open()
-        await bare.exchange_delete("signals_exchange")
+        try:
+            with pytest.raises(Conflict, match="signals_exchange"):
+                await AmqpExchange(rabbitmq.url).open()
+        finally:
+            await bare.exchange_delete("signals_exchange")

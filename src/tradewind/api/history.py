@@ -22,9 +22,11 @@ from tradewind.api.history_room import (
 )
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.clock import now_ms
 from tradewind.errors import TradewindError
 from tradewind.history.question import FILLS
 from tradewind.history.sink import AGGREGATES, GAP_MS
+from tradewind.history.status import is_recording
 from tradewind.history.times import span_ms
 
 TAG = "history"
@@ -106,7 +108,7 @@ class HistoryRoutes:
         return json_response(
             {
                 "enabled": settings.history.enabled,
-                "recording": bool(await store.leader()),
+                "recording": is_recording(await store.leader(), fields.get("at_ms", ""), now_ms()),
                 "recorder": recorder_view(fields) if fields else None,
                 "sink": sink,
                 "refused": [refused_view(sample) for sample in refused],

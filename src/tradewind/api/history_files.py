@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Overloaded, Problem
 from tradewind.history.export import LAYOUTS, Export, columns_of
-from tradewind.history.export_file import FORMATS, MEDIA_TYPES, file_bytes, file_writer
+from tradewind.history.export_file import FORMATS, FRAMES, MEDIA_TYPES, file_bytes, file_writer
 from tradewind.history.import_csv import read_csv
 from tradewind.history.keeping import Keeping
 from tradewind.history.question import Limits, read_question
@@ -62,21 +62,22 @@ class HistoryFileRoutes:
         words = query_words(request, EXPORT)
         kind, layout = query_choice(request, "format", FORMATS), query_choice(request, "layout", LAYOUTS)
         is_iso = query_choice(request, "time", ("ms", "iso")) == "iso"
-        is_framed = query_choice(request, "framed", ("false", "true")) == "true"
+        framed = query_choice(request, "framed", FRAMES)
         query = await self._room.questions()
         most = MAX_SERIES if layout == "long" else query.limits.max_series
         series = await query.expand(words.series, most)
         words = msgspec.structs.replace(words, series=series, bucket=words.bucket or "raw")
         limits = Limits(query.limits.max_points, most)
         question = read_question(words, limits, now_ms(), is_bounded=False)
-        writer = file_writer(kind, columns_of(question, layout), iso_times=is_iso)
-        await query.sink.kept_from(())  # a sink that is away is told before the file begins
         if self._exports >= MAX_EXPORTS:
             message = f"{MAX_EXPORTS} exports are under way already"
             raise Overloaded(message, code="too_many_exports", hint="try again when one has ended", retry_after_s=5)
-        pieces = self._counted(file_bytes(writer, Export(query.sink, question, layout), is_framed=is_framed))
-        headers = {"Content-Disposition": f'attachment; filename="history.{kind}"'}
-        media_type = "application/octet-stream" if is_framed else MEDIA_TYPES[kind]
+        export = Export(query.sink, question, layout)
+        lacks = await export.lacks()  # a sink that is away is told before the file begins
+        writer = file_writer(kind, columns_of(question, layout), iso_times=is_iso, lacks=lacks)
+        pieces = self._counted(file_bytes(writer, export, framed=framed, told=lacks))
+        headers = {"Content-Disposition": f'attachment; filename="history.{kind}"', **_lack_headers(lacks)}
+        media_type = MEDIA_TYPES[kind] if framed == "false" else "application/octet-stream"
         return StreamingResponse(pieces, media_type=media_type, headers=headers)
 
     async def _counted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -127,7 +128,11 @@ class HistoryFileRoutes:
                 {200: ("Sent as it is read; a connection that breaks is an error", "Text"), 422: BAD,
                  429: ("Too many exports at once", "Error")}, TAG,
                 "All samples, or buckets. Long: `ts,address,value,quality`, series by series. Wide: a row for each "
-                f"time. Parquet needs pyarrow in the station. At most {MAX_SERIES} series; wide: `history.max_series`.",
+                f"time. Parquet needs pyarrow in the station. At most {MAX_SERIES} series; wide: `history.max_series`. "
+                "Where retention has removed a part of the range, headers say so: `History-Complete: false`, "
+                "`History-Available-From` (from when on all series are whole, in ms), `History-Incomplete-Series` "
+                "(how many are not); Parquet has it in its metadata, too. If it does so in the middle of an export the "
+                "connection breaks.",
                 query=(*PERIOD, _changed(BUCKET, "raw"), AGG, GAP, *_FILE), media_type="text/csv", limit_s=LIMIT_S,
             ),
             Endpoint(
@@ -140,6 +145,16 @@ class HistoryFileRoutes:
                 limit_s=120,
             ),
         ]  # fmt: skip
+
+
+def _lack_headers(lacks: Mapping[str, int]) -> dict[str, str]:
+    if not lacks:
+        return {"History-Complete": "true"}
+    return {
+        "History-Complete": "false",
+        "History-Available-From": str(max(lacks.values())),
+        "History-Incomplete-Series": str(len(lacks)),
+    }
 
 
 def _rows_of(content_type: str, data: bytes) -> tuple[list[Row], list[Problem]]:
@@ -173,7 +188,8 @@ _FILE = (
     Parameter(
         "framed",
         "For a bar: before each piece of the file its size (4 bytes), the share done of 10,000 (2), rows so far (8), "
-        "little-endian; a share of 10,000 is the end",
-        {"type": "boolean", "default": False},
+        "little-endian; a share of 10,000 is the end. `noted`: before the end also what retention has removed from the "
+        "range, as JSON with a share of 65,535; the connection does not break for that then",
+        {**_WORD, "enum": list(FRAMES), "default": FRAMES[0]},
     ),
 )

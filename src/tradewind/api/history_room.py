@@ -16,7 +16,7 @@ from tradewind.settings import Settings
 
 QUALITIES = ("good", "uncertain", "bad")
 #: Words among the recorder's figures; all others are numbers.
-WORDS = ("recorder", "sink", "sink_error", "policy_error")
+WORDS = ("recorder", "sink", "sink_error", "policy_error", "spool_error")
 
 
 class HistoryServices(Protocol):

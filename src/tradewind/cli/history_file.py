@@ -48,8 +48,9 @@ def export(
     times: Annotated[str, typer.Option("--time", metavar="ms|iso", help="How CSV writes times.")] = "ms",
 ) -> None:
     """Write samples, or buckets of them, to a CSV or Parquet file. All or nothing: no half a file is left."""
-    from tradewind.clock import now_ms
-    from tradewind.history.export_file import unframed
+    from tradewind.cli.history_view import lack_notes
+    from tradewind.clock import iso, now_ms
+    from tradewind.history.export_file import Lacks, unframed
     from tradewind.history.times import time_ms
 
     cli: Session = ctx.obj
@@ -57,22 +58,33 @@ def export(
     if output == "-" and (cli.is_json or (kind == "parquet" and sys.stdout.isatty())):
         raise Invalid("the file cannot go to stdout", code="no_file", hint="name a file with --output")
     now = now_ms()
-    period = {"series": series, "from": time_ms(since, now, "--from"), "to": time_ms(until, now, "--to")}
-    asked = {**period, "bucket": bucket, "agg": agg, "format": kind, "layout": layout, "time": times, "framed": "true"}
-    rows = 0
+    period = {"series": series, "from": iso(time_ms(since, now, "--from")), "to": iso(time_ms(until, now, "--to"))}
+    asked = {**period, "bucket": bucket, "agg": agg, "format": kind, "layout": layout, "time": times, "framed": "noted"}
+    rows, lacks = 0, Lacks(0, [])
 
     def step(share: float, count: int) -> None:
         nonlocal rows
         rows = count
         show(share, count)
 
+    def note(found: Lacks) -> None:
+        nonlocal lacks
+        lacks = found
+
     with _share_bar(cli, "export") as show:
-        size = _write(unframed(cli.station.data("/history/export", asked), step), output)
+        size = _write(unframed(cli.station.data("/history/export", asked), step, note), output)
+    for line in lack_notes(lacks.series, lacks.count, is_raw=bucket == "raw"):
+        cli.out.note(line)
     if not rows:
         cli.out.note("there are no samples in that time: the file has no rows")
     if output != "-":
-        told = {"file": output, "format": kind, "bytes": size, "rows": rows}
+        told = {"file": output, "format": kind, "bytes": size, "rows": rows, "complete": not lacks.count}
+        told |= {"incomplete_count": lacks.count, "incomplete": [_whole_from(*each) for each in lacks.series]}
         cli.out.show(told, lambda: f"wrote {plain(output)}: {rows} rows, {size} bytes")
+
+
+def _whole_from(address: str, available_from: int) -> dict[str, Any]:
+    return {"address": address, "available_from": available_from}
 
 
 def import_file(
@@ -221,7 +233,8 @@ def _size_of(stream: IO[bytes]) -> int:
 
 
 def _write(pieces: Iterator[bytes], output: str) -> int:
-    """The bytes written. A file takes its name only when it is whole."""
+    """The bytes written. A file takes its name only when it is whole; a link stays one, and what is no file (a pipe, a
+    device) is written to as it is."""
     size = 0
 
     def put(file: IO[bytes]) -> None:
@@ -234,12 +247,17 @@ def _write(pieces: Iterator[bytes], output: str) -> int:
         put(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return size
-    part = f"{output}.part"
+    target = os.path.realpath(output)
+    part = f"{target}.part"
     try:
+        if os.path.exists(target) and not os.path.isfile(target):
+            with open(target, "wb") as file:
+                put(file)
+            return size
         try:
             with open(part, "wb") as file:
                 put(file)
-            os.replace(part, output)
+            os.replace(part, target)
         except BaseException:
             if os.path.exists(part):
                 os.unlink(part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.output import cell, facts, plain, status_cell, table
@@ -55,14 +55,26 @@ def range_notes(found: dict[str, Any]) -> Iterator[str]:
     for each in found["series"]:
         name = each["address"]
         if not each["complete"]:
-            hint = "" if each["bucket_ms"] else "; --bucket 1m or 1h may reach further back"
-            yield f"{name}: retention has removed what lies before {moment(each['available_from'])}{hint}"
+            yield _removed(name, each["available_from"], is_raw=not each["bucket_ms"])
         if each["truncated"]:
             yield f"{name}: there is more; go on with --from {each['next_from']}, or raise --limit"
         for begin, end in each["gaps"][:5]:
             yield f"{name}: nothing for {span((end - begin) / 1000)} from {moment(begin)}"
         if len(each["gaps"]) > 5:
             yield f"{name}: and {len(each['gaps']) - 5} more gaps"
+
+
+def lack_notes(lacks: Sequence[tuple[str, int]], count: int, *, is_raw: bool) -> Iterator[str]:
+    """What an exported file lacks: of so many series, of which the first are named."""
+    for name, available_from in lacks[:5]:
+        yield _removed(name, available_from, is_raw=is_raw)
+    if count > 5:
+        yield f"and likewise of {count - 5} more series"
+
+
+def _removed(name: str, available_from: int, *, is_raw: bool) -> str:
+    hint = "; --bucket 1m or 1h may reach further back" if is_raw else ""
+    return f"{name}: retention has removed what lies before {moment(available_from)}{hint}"
 
 
 def empty_notes(newest: list[dict[str, Any]]) -> Iterator[str]:
@@ -132,7 +144,8 @@ def is_recording(status: dict[str, Any]) -> bool:
         return True
     recorder = status["recorder"]
     is_running = recorder is not None and status["recording"]
-    return is_running and recorder["sink"] != "away" and not status["sink"]["error"]
+    is_well = is_running and recorder["sink"] != "away" and not recorder["spool_error"]
+    return is_well and not status["sink"]["error"]
 
 
 def status_view(status: dict[str, Any]) -> RenderableType:
@@ -201,7 +214,7 @@ def _recorder(recorder: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
     if recorder["torn_bytes"]:
         pairs.append(("torn", f"{recorder['torn_bytes']} bytes cut off the spool's end at its start"))
-    pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error") if recorder[name]]
+    pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error", "spool_error") if recorder[name]]
     return pairs
 
 

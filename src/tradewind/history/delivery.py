@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 import structlog
 
-from tradewind.clock import now_ms
 from tradewind.errors import Unavailable
+from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sink, SinkAway, Written
-from tradewind.history.spool import Spool, SpoolFull
+from tradewind.history.spool import Spool
+from tradewind.history.spool_disk import SpoolFull
 from tradewind.history.status import Faults, Figures, words_of
 from tradewind.history.store import HistoryStore
 
@@ -29,6 +30,7 @@ PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
 MAX_RETRY_AFTER_S = 60.0
 FULL_PAUSE_S = 0.5
+FILES_HINT = "bring them back from a backup, or move them out of the folder of history: then the alarm ends"
 
 
 class Delivery:
@@ -40,21 +42,28 @@ class Delivery:
         self._store = store
         self._figures = figures
         self._faults = faults
+        self._newest_ms = 0
         self._slow: asyncio.Task[Written] | None = None
+        self._slow_rows: Sequence[Row] = ()
         self._is_waiting = asyncio.Event()
         self._away_since = 0.0
         self._pause_s = PAUSE_S
-        if not spool.is_empty:
+        self.look_for_rows()
+
+    def look_for_rows(self) -> None:
+        """The spool was opened: what a former process left in it is to be delivered."""
+        if not self._spool.is_empty:
             self._is_waiting.set()
 
     async def take(self, rows: Sequence[Row]) -> None:
         """The rows are safe when it returns: in the sink or on the disk. Waits while neither takes them."""
         while rows:
             if self._spool.is_empty and await self._write_now(rows):
-                await self._faults.set("history:spool", False, "history_disk_full", "the sink took what waited")
+                if self._spool.is_open:
+                    await self._faults.set("history:spool", False, "history_disk_full", "the sink took what waited")
                 return
             try:
-                await asyncio.to_thread(self._spool.append, rows, now_ms())
+                await asyncio.to_thread(self._spool.append, rows, self._spool.steady_ms())
             except Unavailable as error:
                 code = "history_disk_full" if isinstance(error, SpoolFull) else error.code
                 await self._faults.set("history:spool", True, code, words_of(error))
@@ -64,6 +73,10 @@ class Delivery:
             self._is_waiting.set()
             await self._faults.set("history:spool", False, "history_disk_full", "the spool can be written")
             return
+
+    def newest_ms(self) -> int:
+        """Time of the newest sample that went to the sink; 0 before the first."""
+        return self._newest_ms
 
     async def drain(self) -> None:
         """Bring what waits on the disk to the sink, until cancelled."""
@@ -82,14 +95,9 @@ class Delivery:
         portion = await asyncio.to_thread(self._spool.peek, DRAIN_ROWS)
         if portion is None:
             return not self._spool.is_empty
-        if self._slow is not None:
-            # It holds older values; what follows must not be overtaken by it.
-            await asyncio.wait({self._slow})
-            with contextlib.suppress(SinkAway, asyncio.CancelledError):
-                self._slow.result()
-            self._slow = None
+        await self._await_slow(None)
         try:
-            await self._wrote(await self._sink.write(portion.rows))
+            await self._wrote(portion.rows, await self._sink.write(portion.rows))
         except SinkAway as error:
             self._not_ok("away", words_of(error))
             await asyncio.sleep(max(self._pause_s, min(error.retry_after_s or 0.0, MAX_RETRY_AFTER_S)))
@@ -100,8 +108,8 @@ class Delivery:
         return True
 
     async def watch(self) -> None:
-        """Once a second: what is too old goes, what went is told, and how the sink does."""
-        await asyncio.to_thread(self._spool.expire, now_ms())
+        """Once a second: what is too old goes, what went is told, and how the sink and its files do."""
+        await asyncio.to_thread(self._spool.expire, self._spool.steady_ms())
         figures, before = self._figures, self._figures.dropped
         figures.look_at(self._spool)
         if figures.dropped > before:
@@ -114,30 +122,53 @@ class Delivery:
         elif time.monotonic() - self._away_since > AWAY_S:
             text = f"the sink of history is {figures.sink}: {figures.sink_error}; samples wait on disk"
             await self._faults.set("history:sink", True, "history_sink_away", text)
+        problems = await self._sink.problems()
+        text = f"{'; '.join(problems[:5])} ({len(problems)} in all; {FILES_HINT})"
+        text = text if problems else "no file of history is damaged"
+        await self._faults.set("history:files", bool(problems), "history_files_damaged", text, problems)
 
     async def _write_now(self, rows: Sequence[Row]) -> bool:
         """False when the sink is away, or has not answered yet."""
-        # With an empty spool a slow write is of these very rows: the disk did not take them.
-        write = self._slow or asyncio.create_task(self._sink.write(rows), name="history write")
-        self._slow = None
+        if self._slow is not None and self._slow_rows is rows:  # the disk did not take them
+            write, self._slow = self._slow, None
+        elif not await self._await_slow(SLOW_S):
+            return False
+        else:
+            write = asyncio.create_task(self._sink.write(rows), name="history write")
         try:
             done, _ = await asyncio.wait({write}, timeout=SLOW_S)
         except asyncio.CancelledError:
             write.cancel()
             raise
         if not done:
-            self._slow = write
+            self._slow, self._slow_rows = write, rows
             self._not_ok("slow", f"a write has lasted longer than {SLOW_S:g} s")
             return False
         try:
-            await self._wrote(write.result())
+            await self._wrote(rows, write.result())
         except SinkAway as error:
             self._not_ok("away", words_of(error))
             return False
         return True
 
-    async def _wrote(self, written: Written) -> None:
+    async def _await_slow(self, timeout_s: float | None) -> bool:
+        """A slow write holds older values, which are in the spool, too, or were dropped from it: what follows must not
+        be overtaken by it. False when it goes on for longer than that."""
+        slow = self._slow
+        if slow is None:
+            return True
+        done, _ = await asyncio.wait({slow}, timeout=timeout_s)
+        if done:
+            with contextlib.suppress(SinkAway, asyncio.CancelledError):
+                slow.result()
+            if self._slow is slow:
+                self._slow, self._slow_rows = None, ()
+        return bool(done)
+
+    async def _wrote(self, rows: Sequence[Row], written: Written) -> None:
         figures = self._figures
+        times = rows.ts if isinstance(rows, Columns) else [row.ts_ms for row in rows]
+        self._newest_ms = max(self._newest_ms, max(times, default=0))
         figures.written += written.stored
         figures.batches += 1
         if self._away_since:

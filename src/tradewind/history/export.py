@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from tradewind.history.kept import available_from
 from tradewind.history.question import Question
 from tradewind.history.sink import GAP_MS, Sample, Sink
 
 #: Rows of a block, about.
 BLOCK = 20_000
+#: Series whose marks of retention are asked for at once.
+MARKS = 500
 #: Series that are asked for at once; those with more samples than their share are read on alone.
 TOGETHER = 20
 LAYOUTS = ("long", "wide")
@@ -37,6 +40,18 @@ class Export:
         self._sink = sink
         self._question = question
         self._layout = layout
+
+    async def lacks(self) -> dict[str, int]:
+        """The series of which retention has removed a part of the range, with the time from which on each is whole.
+        Raises SinkAway."""
+        q, found = self._question, dict[str, int]()
+        held = (q.gap_ms or GAP_MS) if "integral" in q.aggs else None
+        for at in range(0, len(q.series), MARKS):
+            for name, kept in (await self._sink.kept_from(q.series[at : at + MARKS])).items():
+                begin = available_from(kept, q.from_ms, q.to_ms, q.bucket_ms, held)
+                if begin > q.from_ms:
+                    found[name] = begin
+        return found
 
     async def blocks(self) -> AsyncIterator[Rows]:
         """Long: series by series, each in order of time; wide: in order of time. May be empty, where nothing was found

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from tradewind.clock import iso
 from tradewind.errors import Invalid, Problem, Unavailable
 from tradewind.history.export import Export, Rows
+from tradewind.history.sink import SinkAway
 
 FORMATS = ("csv", "parquet")
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
@@ -19,6 +22,11 @@ GROUP = 100_000
 #: Before a piece of a file: its size, the share that is done (of WHOLE, which is the end), rows so far.
 FRAME = struct.Struct("<IHQ")
 WHOLE = 10_000
+#: In place of the share: what follows are `Lacks`, and no part of the file.
+NOTE = 65_535
+#: Series that `Lacks` names.
+NAMED = 100
+FRAMES = ("false", "true", "noted")
 #: Columns that hold whole numbers.
 _WHOLE = ("count", "good")
 
@@ -33,15 +41,36 @@ class FileWriter(ABC):
     def end(self) -> bytes: ...
 
 
-async def file_bytes(writer: FileWriter, export: Export, *, is_framed: bool = False) -> AsyncIterator[bytes]:
-    """`is_framed`: each piece with a head that tells how far it is; for a program that shows this, see `unframed`."""
-    head = b""
+class Lacks(msgspec.Struct, frozen=True):
+    """Of so many series retention has removed a part of the range; the first of them, with where each is whole from."""
+
+    count: int
+    series: list[tuple[str, int]]
+
+
+async def file_bytes(
+    writer: FileWriter, export: Export, *, framed: str = "false", told: Mapping[str, int] | None = None
+) -> AsyncIterator[bytes]:
+    """`framed`: each piece with a head that tells how far it is, `noted` also what the file lacks; for a program that
+    shows this, see `unframed`.
+
+    `told`: what the reader knows that the file lacks. Raises SinkAway when that is no longer all, since retention went
+    on meanwhile, and there is no other way to tell it.
+    """
+    head, is_framed = b"", framed != "false"
     async for rows in export.blocks():
         piece = await asyncio.to_thread(writer.add, rows) if rows else b""
         if is_framed:
             head = FRAME.pack(len(piece), min(int(export.share * WHOLE), WHOLE - 1), export.rows)
         if head or piece:
             yield head + piece
+    lacks = {} if told is None and framed != "noted" else await export.lacks()
+    if framed == "noted" and lacks:
+        note = msgspec.json.encode(Lacks(len(lacks), list(lacks.items())[:NAMED]))
+        yield FRAME.pack(len(note), NOTE, export.rows) + note
+    elif not lacks.keys() <= (told or {}).keys():
+        hint = "export it again; the answer says then what it lacks"
+        raise SinkAway("retention has removed a part of the range meanwhile", code="removed_meanwhile", hint=hint)
     piece = await asyncio.to_thread(writer.end)
     if is_framed:
         head = FRAME.pack(len(piece), WHOLE, export.rows)
@@ -49,9 +78,11 @@ async def file_bytes(writer: FileWriter, export: Export, *, is_framed: bool = Fa
         yield head + piece
 
 
-def unframed(pieces: Iterable[bytes], step: Callable[[float, int], None]) -> Iterator[bytes]:
+def unframed(
+    pieces: Iterable[bytes], step: Callable[[float, int], None], note: Callable[[Lacks], None] = lambda lacks: None
+) -> Iterator[bytes]:
     """The file in what `file_bytes` gave, however it was cut on its way. `step` is told the share that is done and the
-    rows so far. Raises Unavailable when the end is missing."""
+    rows so far, `note` what the file lacks. Raises Unavailable when the end is missing."""
     data, done = b"", 0
     for piece in pieces:
         data += piece
@@ -59,19 +90,26 @@ def unframed(pieces: Iterable[bytes], step: Callable[[float, int], None]) -> Ite
             size, done, rows = FRAME.unpack_from(data)
             if len(data) < FRAME.size + size:
                 break
-            if size:
-                yield data[FRAME.size : FRAME.size + size]
-            data = data[FRAME.size + size :]
+            piece, data = data[FRAME.size : FRAME.size + size], data[FRAME.size + size :]
+            if done == NOTE:
+                note(msgspec.json.decode(piece, type=Lacks))
+                done = 0
+                continue
+            if piece:
+                yield piece
             step(done / WHOLE, rows)
     if data or done < WHOLE:
         raise Unavailable("the export broke off", code="broke_off", hint="see the log of the station, and try again")
 
 
-def file_writer(kind: str, columns: Sequence[str], *, iso_times: bool = False) -> FileWriter:
-    """`iso_times`: of CSV; Parquet has a type for times. Raises Invalid without pyarrow."""
+def file_writer(
+    kind: str, columns: Sequence[str], *, iso_times: bool = False, lacks: Mapping[str, int] | None = None
+) -> FileWriter:
+    """`iso_times`: of CSV; Parquet has a type for times. `lacks`: for the metadata of Parquet; CSV has no room for it.
+    Raises Invalid without pyarrow."""
     if kind == "csv":
         return CsvFile(columns, iso_times)
-    return ParquetFile(columns)
+    return ParquetFile(columns, lacks or {})
 
 
 class CsvFile(FileWriter):
@@ -96,7 +134,10 @@ def _text(value: Any) -> str:
 
 
 class ParquetFile(FileWriter):
-    def __init__(self, columns: Sequence[str]) -> None:
+    """Its metadata has `history.complete`, and in `history.available_from` where series are whole from that are not
+    so throughout: an object by address, milliseconds."""
+
+    def __init__(self, columns: Sequence[str], lacks: Mapping[str, int]) -> None:
         try:
             import pyarrow
             import pyarrow.parquet
@@ -106,7 +147,8 @@ class ParquetFile(FileWriter):
             message = "Parquet needs pyarrow, which is not installed"
             raise Invalid(message, code=problem.code, hint=hint, problems=[problem]) from error
         self._arrow = pyarrow
-        self._schema = pyarrow.schema([(name, self._type(name)) for name in columns])
+        told = {"history.complete": str(not lacks).lower(), "history.available_from": msgspec.json.encode(lacks)}
+        self._schema = pyarrow.schema([(name, self._type(name)) for name in columns], metadata=told)
         self._out = _Pieces()
         # Addresses repeat: as a dictionary they take next to nothing.
         self._writer = pyarrow.parquet.ParquetWriter(self._out, self._schema, compression="zstd")

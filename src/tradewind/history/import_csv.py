@@ -1,7 +1,7 @@
 """Samples out of a CSV text, line by line: `ts,address,value[,quality]`, or wide, a column for each address. No I/O.
 
-Takes what an export gives; lines that begin with # are comments. Every bad row is named with its line; what is done
-about it is for the caller.
+Takes what an export gives, also with semicolons or tabs; lines that begin with # are comments. Every bad row is named
+with its line; what is done about it is for the caller.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.history.sample import BAD, GOOD, UNCERTAIN, Row, is_series, refusal
+from tradewind.history.times import SECONDS, SECONDS_HINT
 
 _NAMES = {"ts": "ts", "time": "ts", "timestamp": "ts", "address": "address", "series": "address"}
 _NAMES |= {"value": "value", "quality": "quality"}
@@ -22,6 +23,8 @@ _REASONS = {
     "not_a_number": "the value is too large",
     "bad_time": "the time lies before 1970 or after 2262",
 }
+#: Between columns: the first of them that the header has.
+MARKS = (",", ";", "\t")
 HEAD_HINT = "begin with a line such as ts,address,value,quality, or ts and an address for each column"
 
 #: Called with what is wrong with a line; the line is left out then.
@@ -34,7 +37,14 @@ def read_csv(lines: Iterable[str], on_problem: OnProblem) -> Iterator[Row]:
     """The samples in the order of the lines. Raises Invalid when the header is none, since then nothing can be read."""
     numbered = ((number, line) for number, line in enumerate(lines, 1) if not line.startswith("#"))
     _, first = next(numbered, (1, ""))
-    names = [name.strip().removeprefix("\ufeff") for name in _cells(first.removeprefix("\ufeff"))]
+    first = first.removeprefix("\ufeff")
+    if any("\udc80" <= sign <= "\udcff" or sign == "\0" for sign in first):
+        raise _bad_head("it is no text in UTF-8")
+    mark = next((each for each in MARKS if each in first), MARKS[0])
+    try:
+        names = [name.strip().removeprefix("\ufeff") for name in _cells(first, mark)]
+    except csv.Error as error:
+        raise _bad_head("a quote is not closed, or stands at a wrong place") from error
     if not any(names):
         raise _bad_head("there is no header")
     known = [_NAMES.get(name.lower(), "") for name in names]
@@ -43,8 +53,9 @@ def read_csv(lines: Iterable[str], on_problem: OnProblem) -> Iterator[Row]:
     if "ts" not in known:
         raise _bad_head("there is no column ts")
     if "address" in known:
-        if "value" not in known or "" in known:
-            raise _bad_head("the columns are not ts, address, value and quality")
+        strange = [name for name, meant in zip(names, known, strict=True) if not meant]
+        if "value" not in known or strange:
+            raise _bad_head(f"{strange[0][:64]!r} is no column" if strange else "there is no column value")
         rows_of = _long(known)
     else:
         at = known.index("ts")
@@ -56,7 +67,7 @@ def read_csv(lines: Iterable[str], on_problem: OnProblem) -> Iterator[Row]:
         if line.isspace() or not line:
             continue
         try:
-            cells = _cells(line)
+            cells = _cells(line, mark)
             if len(cells) != len(names):
                 raise ValueError(f"it has {len(cells)} columns, the header {len(names)}")
             rows = rows_of(cells)
@@ -66,11 +77,11 @@ def read_csv(lines: Iterable[str], on_problem: OnProblem) -> Iterator[Row]:
             yield from rows
 
 
-def _cells(line: str) -> list[str]:
+def _cells(line: str, mark: str) -> list[str]:
     """A line stands for itself: a quote that nobody closes costs one row, not all that follow."""
     if '"' not in line:
-        return line.rstrip("\r\n").split(",")
-    return next(csv.reader([line], strict=True), [])
+        return line.rstrip("\r\n").split(mark)
+    return next(csv.reader([line], delimiter=mark, strict=True), [])
 
 
 def _long(columns: Sequence[str]) -> RowsOf:
@@ -112,6 +123,8 @@ def _row(address: str, ts: str, value: str, quality: int) -> Row:
 
 def _time(text: str) -> int:
     if text.isascii() and text.isdecimal() and len(text) <= 18:
+        if int(text) in SECONDS:
+            raise ValueError(f"{text!r}: {SECONDS_HINT}")
         return int(text)
     try:
         return from_iso(text)
@@ -123,7 +136,8 @@ def _value(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is no number" if text else "the value is missing") from None
+        hint = ": write it with a decimal point" if "," in text else ""
+        raise ValueError(f"{text[:40]!r} is no number{hint}" if text else "the value is missing") from None
 
 
 def _quality(text: str) -> int:

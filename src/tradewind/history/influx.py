@@ -25,7 +25,18 @@ from tradewind.history.influx_read import InfluxReader
 from tradewind.history.influx_split import split
 from tradewind.history.keeping import Keeping, KeepingSource, always
 from tradewind.history.sample import Refused, Row
-from tradewind.history.sink import GAP_MS, Bucket, KeptFrom, Retained, Sample, SeriesInfo, Sink, SinkStats, Written
+from tradewind.history.sink import (
+    GAP_MS,
+    Bucket,
+    KeptFrom,
+    Retained,
+    Sample,
+    SeriesInfo,
+    Sink,
+    SinkAway,
+    SinkStats,
+    Written,
+)
 from tradewind.settings import InfluxSettings
 
 log = structlog.get_logger(__name__)
@@ -33,6 +44,9 @@ log = structlog.get_logger(__name__)
 MAX_LINES = 5000
 #: After so long without a write another process may have written: which series are marked is asked again.
 IDLE_S = 10.0
+#: That question takes long with very many series, and no write may wait for it: so long, and then not again soon.
+MARKS_S = 3.0
+MARKS_PAUSE_S = 600.0
 
 
 class InfluxSink(Sink):
@@ -53,6 +67,7 @@ class InfluxSink(Sink):
         self._maker = LineMaker()
         self._writing = asyncio.Lock()
         self._wrote_at = -IDLE_S
+        self._marks_not_before = 0.0
 
     async def open(self) -> None:
         self._http.open()
@@ -100,12 +115,21 @@ class InfluxSink(Sink):
             if address is not None:
                 marked.add(address)
 
+        if time.monotonic() < self._marks_not_before:
+            return
+        question = ";".join(ql.per_series(choice, "last", "quality") for choice in ql.EVERYTHING)
+        self._maker.marked = None  # then all get theirs
         try:
-            await self._http.ask(";".join(ql.per_series(choice, "last", "quality") for choice in ql.EVERYTHING), add)
-        except Barred:  # it may be let write only; then all get theirs
-            self._maker.marked = None
-        else:
-            self._maker.marked = marked
+            await self._http.ask(question, add, timeout_s=MARKS_S)
+        except Barred:  # it may be let write only
+            return
+        except SinkAway as error:
+            if error.code != "sink_timeout":
+                raise
+            self._marks_not_before = time.monotonic() + MARKS_PAUSE_S
+            log.warning("InfluxDB takes too long to list its series; each sample gets its quality", error=error.message)
+            return
+        self._maker.marked = marked
 
     async def read(self, series: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
         return await self._reader.read(series, from_ms, to_ms, limit)

@@ -18,14 +18,15 @@ Send = Callable[[Sequence[str]], Awaitable[Rejection | None]]
 async def split(rows: Sequence[Row], lines: Sequence[str], rejection: Rejection, send: Send) -> list[Refused]:
     """The rows among these that the server refuses; the others are stored. All of them were sent once.
 
-    Raises SinkAway also when every one of several lines is refused for something unknown: then it is not the lines.
+    Raises SinkAway also when every line is refused for something unknown: then it is hardly the lines. One that stands
+    alone waits for others, which show whether it is.
     """
     # Type conflicts and retention depend on measurement and time: in this order the bad ones stand together. Rows of
     # one key keep their order.
     order = sorted(range(len(rows)), key=lambda at: (lines[at].partition(",")[0], rows[at].ts_ms))
     refused: list[Refused] = []
     await _halve([rows[at] for at in order], [lines[at] for at in order], rejection, send, refused)
-    if len(refused) == len(rows) > 1 and all(reason == "refused" for _, reason in refused):
+    if len(refused) == len(rows) and all(reason == "refused" for _, reason in refused):
         hint = "look at influx.* and the server's log"
         raise SinkAway(f"InfluxDB refuses every line: {rejection.message}", hint=hint)
     return refused

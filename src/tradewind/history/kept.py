@@ -10,9 +10,13 @@ from tradewind.history.sqlite_files import HOUR_MS, MINUTE_MS
 def available_from(kept: KeptFrom, from_ms: int, to_ms: int, bucket_ms: int, gap_ms: int | None) -> int:
     """The time from which on [from_ms, to_ms) can be answered as a whole; from_ms when nothing is missing.
 
-    `bucket_ms` 0 is a question about samples. `gap_ms`: of an integral, None if none is asked for. Follows the reader,
-    which answers the whole cells of a range from rollups and what is left at its ends from finer ones.
+    `bucket_ms` 0 is a question about samples. `gap_ms`: of an integral, None if none is asked for; a value from before
+    the range holds into it, so nothing that is that old may be missing altogether. Follows the reader, which answers
+    the whole cells of a range from rollups and what is left at its ends from finer ones.
     """
+    lost_ms = min(mark or 0 for mark in kept)
+    if gap_ms is not None and lost_ms:
+        from_ms = max(from_ms, min(lost_ms + gap_ms, to_ms))
     if from_ms >= to_ms:
         return from_ms
     marks = {HOUR_MS: kept.hour_ms, MINUTE_MS: kept.minute_ms}

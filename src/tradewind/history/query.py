@@ -21,8 +21,6 @@ from tradewind.history.times import DAY_MS, HOUR_MS, time_ms
 #: Units by address; a point that nobody knows has an empty one or none.
 Describe = Callable[[Sequence[str]], Awaitable[dict[str, str]]]
 STATISTICS = ("count", "min", "max", "mean", "stddev", "sum", "first", "last", "good")
-#: Questions under way at once; others wait for them.
-AT_ONCE = 8
 
 
 class SeriesAnswer(msgspec.Struct):
@@ -81,7 +79,7 @@ class HistoryQuery:
         self.limits = limits
         self._describe = describe
         self._now = now
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turn = asyncio.Semaphore(sink.at_once)
 
     async def expand(self, names: Sequence[str], most: int | None = None) -> list[str]:
         """The series that are meant: those with a `*` stand for all recorded ones that fit."""
@@ -178,7 +176,7 @@ class HistoryQuery:
         units = await self._describe(names)
         found = []
         for name in names:
-            begin = available_from(kept[name], from_ms, to_ms, whole, None)
+            begin = available_from(kept[name], from_ms, to_ms, whole, gap_ms if name in areas else None)
             is_whole = begin <= from_ms
             told: dict[str, Any] = dict.fromkeys(STATISTICS)
             if figures[name]:

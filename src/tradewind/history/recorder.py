@@ -15,15 +15,22 @@ from pathlib import Path
 import structlog
 
 from tradewind.clock import now_ms
-from tradewind.errors import Invalid, Unavailable
+from tradewind.errors import Unavailable
 from tradewind.history.batcher import Batch, Batcher
 from tradewind.history.delivery import Delivery
+from tradewind.history.in_hand import InHand
+from tradewind.history.lag import FeedLag
 from tradewind.history.policy import Policy
+from tradewind.history.policy_follow import PolicyFollower
+from tradewind.history.policy_memory import FILE as POLICY_FILE
+from tradewind.history.policy_memory import PolicyMemory
+from tradewind.history.retention import Retention
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sample, Sink, SinkAway
 from tradewind.history.spool import Spool
-from tradewind.history.status import Faults, Figures, feed_lag, words_of
-from tradewind.history.store import CONSUMER, HistoryStore, policy_of
+from tradewind.history.spool_opener import SpoolOpener
+from tradewind.history.status import Faults, Figures
+from tradewind.history.store import CONSUMER, HistoryStore
 from tradewind.history.untold import Untold
 from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader
@@ -33,15 +40,10 @@ from tradewind.tasks.leader import Leadership
 
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
-RETAIN_S = 60.0
 TROUBLE_PAUSE_S = 0.5
 #: About how much of the feed one read takes: some 15,000 samples.
 READ_BYTES = 250_000
 MAX_ENTRIES = 2000
-#: Batches that are read ahead while one is stored. They go in one write then, up to about so many rows: a write that
-#: is long for its size alone must not look like a sink that is slow.
-AHEAD = 8
-WRITE_ROWS = 10_000
 #: How long the end waits for what was read to be stored; what was not is read again by the next one.
 STOP_S = 10.0
 LATEST_S = 5.0
@@ -55,7 +57,8 @@ class HistoryLead(Leadership):
 
 
 class HistoryRecorder:
-    """`folder`: of the spool, on a disk that stays. Opens and closes the sink."""
+    """`folder`: of the spool, on a disk that stays; beside it stands what must be known without Redis. Opens and closes
+    the sink."""
 
     def __init__(self, plane: PointPlane, sink: Sink, folder: Path, *, recorder_id: str = "") -> None:
         self.plane = plane
@@ -67,9 +70,14 @@ class HistoryRecorder:
         self._spool = Spool(folder, settings.spool_max_bytes, settings.spool_max_age_s)
         self._store = HistoryStore(plane.link, plane.keys)
         self._faults = Faults(plane)
-        self._policy_text: bytes | None = None
+        self._opener = SpoolOpener(self._spool, self.figures, self._faults)
+        self._retention = Retention(sink, folder.parent, self._faults)
         self._batcher = Batcher(Policy())
+        memory = PolicyMemory(folder.with_name(POLICY_FILE))
+        self._policy = PolicyFollower(self._store, memory, self._batcher, self.figures, self._faults)
         self._untold = Untold(plane, self._batcher, self._latest)
+        self._lag = FeedLag(plane, CONSUMER)
+        self._has_read = False
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then."""
@@ -100,28 +108,39 @@ class HistoryRecorder:
         reader = FeedReader(self.plane, CONSUMER, start="oldest", count=20)
         delivery: Delivery | None = None
         try:
-            await asyncio.to_thread(self._spool.open)
             self.figures.go_on_from(await self._store.status())
+            await self._opener.open()
             self._batcher.restart()
-            self._policy_text = None
-            await self._look_at_policy()
+            self._lag = FeedLag(self.plane, CONSUMER)
+            await self._policy.look(is_first=True)
             with translated(self.plane.link):
                 has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
             await reader.open()
             self._untold.owe(is_whole=not has_cursor)
+            if self._has_read and not has_cursor:
+                text = "Redis came back without its data: what it had and history had not read yet is lost"
+                await self._faults.tell("history:missed", "history_missed", text)
+            self._has_read = True
             delivery = Delivery(self._sink, self._spool, self._store, self.figures, self._faults)
             log.info("history_recorded", recorder=self.id, epoch=epoch, waiting=self._spool.rows)
             self.is_leading = True
-            queue: asyncio.Queue[Batch | None] = asyncio.Queue(AHEAD)
-            async with asyncio.TaskGroup() as group:
-                draining = group.create_task(delivery.drain(), name="history drain")
-                telling = group.create_task(self._tell(delivery), name="history status")
-                retaining = group.create_task(self._retain(), name="history retention")
-                storing = group.create_task(self._store_batches(queue, delivery, reader), name="history store")
-                if await self._read(reader, queue, lead, epoch, stop):
-                    await asyncio.wait({storing}, timeout=STOP_S)
-                for task in (draining, telling, retaining, storing):
-                    task.cancel()
+            hand = InHand()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    draining = group.create_task(delivery.drain(), name="history drain")
+                    telling = group.create_task(self._tell(delivery), name="history status")
+                    retaining = group.create_task(self._retention.run(delivery.newest_ms), name="history retention")
+                    storing = group.create_task(self._store_batches(hand, delivery, reader), name="history store")
+                    if await self._read(reader, hand, lead, epoch, stop):
+                        await asyncio.wait({storing}, timeout=STOP_S)
+                    is_over = stop.is_set()
+                    for task in (draining, telling, retaining, storing):
+                        task.cancel()
+            except* Unavailable:
+                await self._save(hand, delivery)
+                raise
+            if not is_over:  # the lead is lost, as it is by a Redis that hangs
+                await self._save(hand, delivery)
             with contextlib.suppress(Unavailable):
                 await self._tell_once(delivery)
         finally:
@@ -134,7 +153,7 @@ class HistoryRecorder:
     async def _read(
         self,
         reader: FeedReader,
-        queue: asyncio.Queue[Batch | None],
+        hand: InHand,
         lead: HistoryLead,
         epoch: int,
         stop: asyncio.Event,
@@ -156,23 +175,37 @@ class HistoryRecorder:
             if batcher.wait_s(time.monotonic()) <= 0:
                 batch = batcher.take(time.monotonic())
                 while batch is not None and goes_on():
-                    if await _put(queue, batch):
+                    if await hand.put(batch, TICK_S):
                         batch = None
         if not stop.is_set():
             return False
         # Also what the minimum interval holds back. None may pass one before it: the cursor would, too.
         for last in (batch, batcher.take(time.monotonic(), is_last=True)):
-            if last is not None and not await _put(queue, last):
+            if last is not None and not await hand.put(last, TICK_S):
                 return False
-        return await _put(queue, None)
+        return await hand.put(None, TICK_S)
+
+    async def _save(self, hand: InHand, delivery: Delivery) -> None:
+        """Redis went away, and may come back without what was read: that is stored, only the cursor waits."""
+        whole = hand.rest()
+        if (last := self._batcher.take(time.monotonic(), is_last=True)) is not None:
+            whole.join(last)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await delivery.take(whole.rows)
+        except TimeoutError:
+            log.warning("what was read could not be stored; it is read again", rows=len(whole.rows))
 
     async def _take_in(self, reader: FeedReader, found: FeedBatch) -> None:
         entries, batcher, figures = found.entries, self._batcher, self.figures
         if found.missed:
-            figures.missed = int(dict(zip(found.cursor[::2], found.cursor[1::2], strict=True))[f"{CONSUMER}#missed"])
-            text = f"{found.missed} entries of the change feed were trimmed before history had them: samples are lost"
+            ever = int(dict(zip(found.cursor[::2], found.cursor[1::2], strict=True))[f"{CONSUMER}#missed"])
+            # Less than was known: Redis has lost its own count.
+            figures.missed = ever if ever >= figures.missed else figures.missed + found.missed
+            text = f"{found.missed} entries of the change feed were removed before history had them: samples are lost"
             await self._faults.tell("history:missed", "history_missed", text)
             self._untold.owe(is_whole=True)
+        batcher.tally.unreadable += found.unreadable
         new = batcher.unseeded(entries)
         if new:
             await self._seed(new)
@@ -195,27 +228,29 @@ class HistoryRecorder:
             last = found.get(name)
             self._batcher.thinner.seed(name, Row(name, *last) if last is not None else None)
 
-    async def _store_batches(self, queue: asyncio.Queue[Batch | None], delivery: Delivery, reader: FeedReader) -> None:
+    async def _store_batches(self, hand: InHand, delivery: Delivery, reader: FeedReader) -> None:
         is_end = False
         while not is_end:
-            batch, is_end = await _gathered(queue)
+            batch, is_end = await hand.gathered()
             await delivery.take(batch.rows)
+            hand.stored()
             cursor = tuple(part for item in batch.cursor.items() for part in item)
             if cursor:
+                self._lag.is_moving = True
                 await reader.commit(FeedBatch((), 0, cursor))
+                self._lag.is_moving = False
+            self._lag.stored += batch.entries
             self.figures.entries += batch.entries
 
     async def _tell(self, delivery: Delivery) -> None:
         while True:
-            await self._look_at_policy()
+            await self._policy.look()
+            if not self._spool.is_open:
+                with contextlib.suppress(Unavailable):
+                    await self._opener.open()
+                    delivery.look_for_rows()
             await self._tell_once(delivery)
             await asyncio.sleep(TICK_S)
-
-    async def _retain(self) -> None:
-        while True:
-            with contextlib.suppress(SinkAway):
-                await self._sink.retain(now_ms())
-            await asyncio.sleep(RETAIN_S)
 
     async def _tell_once(self, delivery: Delivery) -> None:
         figures, tally = self.figures, self._batcher.tally
@@ -226,23 +261,9 @@ class HistoryRecorder:
         tally.not_finite = tally.unreadable = self._batcher.thinner.left_out = 0
         with translated(self.plane.link):
             seconds, micros = await self.plane.redis.time()
-        figures.behind, figures.lag_ms = await feed_lag(self.plane, CONSUMER, seconds * 1000 + micros // 1000)
+        figures.behind, figures.lag_ms = await self._lag.look(seconds * 1000 + micros // 1000)
         figures.at_ms = now_ms()
         await self._store.put_status(figures.fields())
-
-    async def _look_at_policy(self) -> None:
-        """Follow the policy; one that cannot be read changes nothing, and is told."""
-        text = await self._store.policy_text()
-        if text == self._policy_text:
-            return
-        self._policy_text = text
-        try:
-            self._batcher.use(policy_of(text))
-            self.figures.policy_error = ""
-            await self._faults.set("history:policy", False, "history_policy", "the policy of history is in use")
-        except Invalid as error:
-            self.figures.policy_error = error.message
-            await self._faults.set("history:policy", True, "history_policy", words_of(error))
 
     async def _drain_while_standing_by(self, lead: HistoryLead, stop: asyncio.Event) -> None:
         """What a term of this folder left is brought to the sink also when another process records; for a moment only,
@@ -260,27 +281,6 @@ class HistoryRecorder:
                 pass
             finally:
                 await asyncio.to_thread(self._spool.close)
-
-
-async def _gathered(queue: asyncio.Queue[Batch | None]) -> tuple[Batch, bool]:
-    """What has been read ahead, as one batch, and whether None, the end, came behind it."""
-    whole, part = Batch(), await queue.get()
-    while part is not None:
-        whole.join(part)
-        if queue.empty() or len(whole.rows) >= WRITE_ROWS:
-            return whole, False
-        part = queue.get_nowait()
-    return whole, True
-
-
-async def _put(queue: asyncio.Queue[Batch | None], batch: Batch | None) -> bool:
-    """False when there was no room for a second."""
-    try:
-        async with asyncio.timeout(TICK_S):
-            await queue.put(batch)
-    except TimeoutError:
-        return False
-    return True
 
 
 async def _wait(timeout_s: float, *events: asyncio.Event) -> None:

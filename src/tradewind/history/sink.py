@@ -119,6 +119,8 @@ class Sink(ABC):
 
     #: Whether rollups outlive the samples that they were made of.
     has_rollups = False
+    #: Questions that may be under way at once.
+    at_once = 8
 
     @abstractmethod
     async def open(self) -> None:
@@ -175,6 +177,11 @@ class Sink(ABC):
 
     @abstractmethod
     async def stats(self) -> SinkStats: ...
+
+    async def problems(self) -> tuple[str, ...]:
+        """What is damaged of what it keeps itself, as in `stats`, and cheap. Does not raise SinkAway; a sink that is a
+        server keeps nothing."""
+        return ()
 
     @abstractmethod
     async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:

@@ -7,10 +7,10 @@ again. Blocking; call it in a thread. One process at a time has a folder open.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,9 +18,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from tradewind.clock import now_ms as wall_ms
 from tradewind.errors import Unavailable
 from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
+from tradewind.history.spool_disk import is_at, sync_folder, trouble
 from tradewind.history.spool_file import packed, read_heads, record, without_torn_tail
 from tradewind.history.spool_position import Dropped, Position
 from tradewind.history.spool_segment import Segment
@@ -29,13 +31,6 @@ log = structlog.get_logger(__name__)
 #: A segment is closed at this size, or at an eighth of the bound.
 SEGMENT_BYTES = 8_000_000
 SHARE = 8
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-class SpoolFull(Unavailable):
-    """The disk takes nothing more; nothing of the batch is kept."""
-
-    code = "spool_full"
 
 
 class Portion(msgspec.Struct, frozen=True):
@@ -46,7 +41,11 @@ class Portion(msgspec.Struct, frozen=True):
 
 
 class Spool:
-    """`max_bytes` on disk, `max_age_s` since the append: beyond either the oldest segment is dropped, and counted."""
+    """`max_bytes` on disk, `max_age_s` since the append: beyond either the oldest segment is dropped, and counted.
+
+    Ages are by a clock of its own, `steady_ms`, which goes while the spool is open and nobody can set: a segment must
+    not look old since it was written before the time of the machine was set, or since the process was down.
+    """
 
     def __init__(self, folder: Path, max_bytes: int, max_age_s: float) -> None:
         self.folder = folder
@@ -60,6 +59,7 @@ class Spool:
         self._folder_lock = -1
         self._place: Position | None = None
         self._next_row = self._number = 0
+        self._steady_from_ms = 0
 
     def open(self) -> None:
         """Find what a former process left, without its torn tail. Raises Unavailable: `spool_taken`, `spool_broken`."""
@@ -73,6 +73,14 @@ class Spool:
     def close(self) -> None:
         with self._lock:
             self._close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._place is not None
+
+    def steady_ms(self) -> int:
+        """Now, for `append` and `expire`."""
+        return self._steady_from_ms + time.monotonic_ns() // 1_000_000
 
     @property
     def dropped(self) -> Dropped:
@@ -90,7 +98,7 @@ class Spool:
 
     @property
     def oldest_ms(self) -> int:
-        """When the oldest record was appended; 0 when there is none."""
+        """When the oldest record was appended, by `steady_ms`; 0 when there is none."""
         return next((segment.heads[0].at_ms for segment in tuple(self._segments) if segment.heads), 0)
 
     @property
@@ -101,6 +109,7 @@ class Spool:
         """On disk when it returns. Raises SpoolFull, Unavailable; nothing of it is kept then."""
         payload = packed(rows)
         with self._guarded():
+            self._make_again_if_gone()
             self._expire(now_ms)
             _, raw = record(payload, len(rows), self._next_row, now_ms, 0)
             while self._segments and self.size_bytes + len(raw) > self._max_bytes:
@@ -143,7 +152,7 @@ class Spool:
             try:
                 yield
             except OSError as error:
-                raise _trouble(error, f"the spool in {self.folder} cannot be used") from error
+                raise trouble(error, f"the spool in {self.folder} cannot be used") from error
 
     # inside the lock
 
@@ -155,6 +164,7 @@ class Spool:
 
     def _open(self) -> None:
         self._close()
+        self._segments.clear()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder_lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -163,14 +173,13 @@ class Spool:
             hint = "one process records per data folder; give each its own data_dir"
             raise Unavailable(f"another process has {self.folder} open", code="spool_taken", hint=hint) from None
         self._place = position = Position(self.folder / "position")
-        self._segments.clear()
-        self._number = self.torn_bytes = 0
+        self._number = self.torn_bytes = lost = 0
         paths = sorted(self.folder.glob("[0-9]*.seg"))
         for path in paths:
             self._number = int(path.stem)
             heads = read_heads(path)
             if path is paths[-1]:
-                self.torn_bytes = without_torn_tail(path, heads)
+                self.torn_bytes, lost = without_torn_tail(path, heads)
             self._segments.append(Segment(self._number, path, path.stat().st_size, deque(heads)))
         if self.torn_bytes:
             log.warning("the spool's end was torn and is cut off", folder=str(self.folder), bytes=self.torn_bytes)
@@ -178,7 +187,25 @@ class Spool:
         if not position.is_known and known:
             position.done = known[0].first
         self._next_row = max(position.done, known[-1].next_row if known else 0)
+        last_ms = max((head.at_ms for head in known), default=wall_ms())
+        self._steady_from_ms = last_ms - time.monotonic_ns() // 1_000_000
+        position.dropped.corrupt += lost
         self._done_upto(position.done)
+
+    def _make_again_if_gone(self) -> None:
+        """Somebody removed the folder, and what waited in it: what goes to files without a name would be lost."""
+        if self._active >= 0 and not os.fstat(self._active).st_nlink:
+            self._seal()
+        if self._folder_lock < 0 or is_at(self._folder_lock, self.folder / "lock"):
+            return
+        rows, next_row, dropped = self.rows, self._next_row, self._position.dropped
+        log.error("the spool was removed, and is made again", folder=str(self.folder), rows=rows)
+        self._open()
+        dropped.corrupt += rows
+        self._position.dropped = dropped
+        if not self._segments:  # numbers go on: who still holds rows of before must not acknowledge new ones
+            self._position.done = self._next_row = next_row
+        self._position.store()
 
     def _close(self) -> None:
         self._seal()
@@ -218,11 +245,7 @@ class Spool:
         self._active = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._number += 1
         self._segments.append(Segment(self._number, path))
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.folder)
 
     def _seal(self) -> None:
         if self._active >= 0:
@@ -271,9 +294,3 @@ class Spool:
             if not self._segments:
                 self._seal()
             segment.path.unlink(missing_ok=True)
-
-
-def _trouble(error: OSError, what: str) -> Unavailable:
-    if error.errno in _NO_SPACE:
-        return SpoolFull(f"{what}: the disk is full", hint="free some space; recording goes on by itself")
-    return Unavailable(f"{what}: {error.strerror}", code="spool_broken", hint="check the disk and the rights")

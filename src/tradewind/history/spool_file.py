@@ -113,18 +113,20 @@ def read_heads(path: Path) -> list[Head]:
         os.close(file)
 
 
-def without_torn_tail(path: Path, heads: list[Head]) -> int:
-    """Cut what follows the last whole record off the file and out of `heads`; how many bytes went. Raises OSError."""
+def without_torn_tail(path: Path, heads: list[Head]) -> tuple[int, int]:
+    """Cut what follows the last whole record off the file and out of `heads`; how many bytes went, and how many rows
+    with them that had been taken: a crash tears one record only, what else is bad there is damage. Raises OSError."""
     file = os.open(path, os.O_RDWR)
     try:
+        bad = list[Head]()
         while heads and read_payload(file, heads[-1]) is None:
-            heads.pop()
+            bad.append(heads.pop())
         end = heads[-1].next_offset if heads else 0
         torn = os.fstat(file).st_size - end
         if torn:
             os.ftruncate(file, end)
             os.fsync(file)
-        return torn
+        return torn, sum(head.rows for head in bad[1:])
     finally:
         os.close(file)
 

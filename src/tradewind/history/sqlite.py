@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import queue
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +34,7 @@ from tradewind.history.sink import (
     check_buckets,
     check_range,
 )
+from tradewind.history.sqlite_connections import TooLong
 from tradewind.history.sqlite_listing import count_all, list_series, marks_of
 from tradewind.history.sqlite_reader import Reader
 from tradewind.history.sqlite_tail import TailCache
@@ -44,8 +45,14 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 READERS = 2
+#: Samples that a question may go through before it counts as long: a quarter of a second. Long ones begin again in a
+#: thread of their own, one after the other, so that the others do not wait for them.
+SHORT = 500_000
 #: After upkeep failed, as on a full disk, it waits so long.
 PAUSE_S = 5.0
+#: How often, and how many times, a step of upkeep looks whether others write, before it begins all the same.
+LOOK_S = 0.01
+LOOKS = 50
 
 
 class SqliteSink(Sink):
@@ -53,6 +60,7 @@ class SqliteSink(Sink):
     minutes and hours, 0 is for ever."""
 
     has_rollups = True
+    at_once = 24
 
     def __init__(
         self,
@@ -71,7 +79,8 @@ class SqliteSink(Sink):
         self._readers: queue.SimpleQueue[Reader] = queue.SimpleQueue()
         self._writing: ThreadPoolExecutor | None = None
         self._reading: ThreadPoolExecutor | None = None
-        self._is_kept_up = False
+        self._reading_long: ThreadPoolExecutor | None = None
+        self._tending: asyncio.Task[None] | None = None
         self._not_before = 0.0
         self._damage: dict[str, str] = {}
 
@@ -79,16 +88,22 @@ class SqliteSink(Sink):
         if self._writing is None:
             self._writing = ThreadPoolExecutor(1, thread_name_prefix="history-writer")
             self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
-            for _ in range(READERS):
+            self._reading_long = ThreadPoolExecutor(1, thread_name_prefix="history-reader-long")
+            for _ in range(READERS + 1):
                 self._readers.put(Reader(self.folder, self._cache, self._on_damage))
 
     async def close(self) -> None:
-        writing, reading = self._writing, self._reading
-        self._writing = self._reading = None
-        if writing is not None and reading is not None:
+        if self._tending is not None:
+            self._tending.cancel()
+            await asyncio.wait({self._tending})
+        writing, reading, reading_long = self._writing, self._reading, self._reading_long
+        self._writing = self._reading = self._reading_long = None
+        if writing is not None and reading is not None and reading_long is not None:
             await asyncio.to_thread(reading.shutdown)
+            await asyncio.to_thread(reading_long.shutdown)
             writing.submit(self._writer.close)
             await asyncio.to_thread(writing.shutdown)
+            self._writer.turn.close()
             while not self._readers.empty():
                 self._readers.get().close()
 
@@ -134,32 +149,28 @@ class SqliteSink(Sink):
             keeping = await self._keeping()
         return await self._read(lambda reader: count_all(reader, self._problems(), keeping))
 
+    async def problems(self) -> tuple[str, ...]:
+        try:
+            return tuple(await asyncio.to_thread(self._problems))
+        except OSError as error:
+            return (f"{self.folder}: {error.strerror}",)
+
     async def kept_from(self, series: Sequence[str]) -> dict[str, KeptFrom]:
         return await self._read(lambda reader: marks_of(reader, series))
 
     async def retain(self, now_ms: int) -> Retained:
-        steps = self._upkeep.retain(now_ms, await self._keeping())
-
-        def step() -> Retained | None:
-            try:
-                next(steps)
-            except StopIteration as end:
-                done: Retained = end.value
-                return done
-            return None
-
-        while (done := await self._write(step)) is None:
-            pass
+        done = await self._steps(self._upkeep.retain(now_ms, await self._keeping()))
         self._keep_up(move=False)
         return done
 
     async def forget(self, series: Sequence[str]) -> int:
-        return await self._write(self._writer.forget, series)
+        await self._steps(self._upkeep.moves())
+        return await self._write(self._upkeep.forget, series)
 
     async def keep_up(self) -> None:
         """What upkeep does by itself sooner or later, now: move the tail, make the rollups of hours that are over."""
-        await self._write(self._upkeep.move_tail)
-        while await self._write(self._upkeep.step):
+        await self._steps(self._upkeep.moves())
+        while await self._step(self._upkeep.step):
             pass
 
     async def _write(self, work: Callable[..., T], *arguments: object) -> T:
@@ -167,45 +178,65 @@ class SqliteSink(Sink):
             raise SinkAway("the sink is closed", hint="open it first")
         return await asyncio.get_running_loop().run_in_executor(self._writing, work, *arguments)
 
+    async def _steps(self, steps: Generator[None, None, T]) -> T:
+        """One by one, each behind the writes that wait."""
+        found: list[T] = []
+
+        def step() -> bool:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found.append(end.value)
+            return not found
+
+        while await self._step(step):
+            pass
+        return found[0]
+
+    async def _step(self, step: Callable[[], bool]) -> bool:
+        """In the thread of the writer, behind the writes that wait; those of other processes too, within reason."""
+        for _ in range(LOOKS):
+            if self._writer.turn.is_ours():
+                break
+            await asyncio.sleep(LOOK_S)
+        return await self._write(step)
+
     async def _read(self, work: Callable[[Reader], T]) -> T:
+        with contextlib.suppress(TooLong):
+            return await self._read_in(self._reading, work, SHORT)
+        return await self._read_in(self._reading_long, work, None)
+
+    async def _read_in(self, threads: ThreadPoolExecutor | None, work: Callable[[Reader], T], room: int | None) -> T:
         def run() -> T:
             reader = self._readers.get()  # there is one for each thread
             try:
-                return work(reader)
+                with reader.bounded(room):
+                    return work(reader)
             finally:
                 self._readers.put(reader)
 
-        if self._reading is None:
+        if threads is None:
             raise SinkAway("the sink is closed", hint="open it first")
-        return await asyncio.get_running_loop().run_in_executor(self._reading, run)
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
 
     def _keep_up(self, *, move: bool) -> None:
-        """Upkeep in the thread of the writer, a step at a time, each behind the writes that wait."""
-        if self._writing is None or self._is_kept_up or time.monotonic() < self._not_before:
-            return
-        self._is_kept_up = True
-        self._writing.submit(self._keep_up_step, move)
+        if self._writing is not None and self._tending is None and time.monotonic() >= self._not_before:
+            self._tending = asyncio.create_task(self._tend(move), name="history upkeep")
 
-    def _keep_up_step(self, move: bool) -> None:
-        more = False
+    async def _tend(self, move: bool) -> None:
         try:
-            if move:
-                self._upkeep.move_tail()
-            more = self._upkeep.step()
+            while move:
+                move = await self._step(self._upkeep.move_some)
+            while await self._step(self._upkeep.step):
+                pass
         except SinkAway as error:
             self._not_before = time.monotonic() + PAUSE_S
             log.warning("history_upkeep_failed", error=error.message, hint=error.hint)
         except Exception:
             self._not_before = time.monotonic() + PAUSE_S
             log.exception("history_upkeep_failed", folder=str(self.folder))
-        writing = self._writing
-        if more and writing is not None:
-            try:
-                writing.submit(self._keep_up_step, False)
-                return
-            except RuntimeError:  # closed meanwhile
-                pass
-        self._is_kept_up = False
+        finally:
+            self._tending = None
 
     def _on_damage(self, name: str, what: str) -> None:
         """From a reader's thread. The writer has a look; what it can set aside is out of the way then."""
@@ -227,8 +258,10 @@ class SqliteSink(Sink):
             log.warning("history_file_not_examined", file=name, error=error.message)
 
     def _problems(self) -> list[str]:
-        aside = [f"{name}: damaged and set aside; what it held is missing" for name in self._writer.files.aside()]
-        return aside + [f"{name}: {what}" for name, what in sorted(self._damage.items())]
+        files = self._writer.files
+        aside = [f"{name}: damaged and set aside; what it held is missing" for name in files.aside()]
+        damage = sorted(self._damage.items())
+        return aside + [f"{name}: {what}" for name, what in damage if (files.folder / name).exists()]
 
 
 def _clamped(from_ms: int, to_ms: int) -> tuple[int, int]:

@@ -30,8 +30,11 @@ class Block(NamedTuple):
     value: Floats
     quality: Bytes
 
-    def where(self, mask: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Block:
-        return Block(self.series[mask], self.ts[mask], self.value[mask], self.quality[mask])
+    def pick(self, order: Ints) -> Block:
+        return Block(self.series[order], self.ts[order], self.value[order], self.quality[order])
+
+    def cut(self, begin: int, end: int) -> Block:
+        return Block(self.series[begin:end], self.ts[begin:end], self.value[begin:end], self.quality[begin:end])
 
     def line(self, begin: int, end: int) -> Line:
         return Line(self.ts[begin:end], self.value[begin:end], self.quality[begin:end])

@@ -169,7 +169,16 @@ class OpenFile:
         self.db = db
         self.inode = path.stat().st_ino
         self.names = {id_ for (id_,) in db.execute("SELECT id FROM series")}
-        self.lasts: dict[int, int] = {}
+
+
+def meta_of(db: sqlite3.Connection, key: str) -> int:
+    """0: it was never set."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def set_meta(db: sqlite3.Connection, key: str, value: int) -> None:
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
 
 
 def partition_at(kind: str, ts_ms: int) -> Partition:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tradewind.history.aggregate import Line, join_lines, merge_lines
+from tradewind.history.aggregate import Line, merge_lines
 from tradewind.history.keeping import Keeping
 from tradewind.history.policy import DEFAULT_CLASS
 from tradewind.history.sink import ClassStats, KeptFrom, SeriesInfo, SinkStats, class_stats
-from tradewind.history.sqlite_files import MAX_MS
+from tradewind.history.sqlite_files import MAX_MS, meta_of
 from tradewind.history.sqlite_marks import read_marks
+from tradewind.history.sqlite_pieces import PIECE
 from tradewind.history.sqlite_reader import Reader
 from tradewind.history.sqlite_tail import Tail
 
@@ -38,16 +39,16 @@ def list_series(reader: Reader, pattern: str, limit: int, after: str) -> list[Se
 
 
 def count_all(reader: Reader, problems: Sequence[str], keeping: Keeping | None) -> SinkStats:
-    """Rows that wait in the tail to replace older ones count with them."""
+    """Rows that wait in the tail to replace older ones count with them; those that a move has just copied do not."""
     with reader.asking("count") as main:
         _, tail = reader.look_up(main, [])
-        rows, ends = tail.rows, list(tail.span() or ())
+        rows, ends = tail.rows(0, MAX_MS), list(tail.span() or ())
         for partition in reader.files.partitions("raw"):
             with reader.fenced(partition):
                 db = reader.file(partition.name)
                 if db is not None:
                     n, first, last = db.execute("SELECT sum(n), min(first_ms), max(last_ms) FROM extent").fetchone()
-                    rows += n or 0
+                    rows += (n or 0) - _moved(tail, db).rows(partition.start_ms, partition.end_ms)
                     ends += [ms for ms in (first, last) if ms is not None]
         marks = {} if main is None else dict(main.execute("SELECT key, value FROM meta"))
         names = {} if main is None else dict(main.execute("SELECT id, address FROM series"))
@@ -87,9 +88,18 @@ def _classes(
         for partition in partitions:
             with reader.fenced(partition):
                 db = reader.file(partition.name)
-                for id_, n in db.execute("SELECT series, n FROM extent") if db is not None else ():
-                    rows[classes.get(id_, DEFAULT_CLASS)] += n
+                if db is not None:
+                    for id_, n in db.execute("SELECT series, n FROM extent"):
+                        rows[classes.get(id_, DEFAULT_CLASS)] += n
+                    copied = _moved(tail, db).lines(list(names), partition.start_ms, partition.end_ms)
+                    for id_, lines in copied.items():
+                        rows[classes[id_]] -= sum(len(line.ts) for line in lines)
     return class_stats(keeping, Counter(classes.values()), rows)
+
+
+def _moved(tail: Tail, db: sqlite3.Connection) -> Tail:
+    """What a file of a day has of the tail, of its day, while a move is under way."""
+    return tail.moved(meta_of(db, "move_run"), meta_of(db, "move_series"))
 
 
 def _extents(reader: Reader, ids: Sequence[int]) -> dict[int, tuple[int, int, int]]:
@@ -126,6 +136,8 @@ def _info(
         return SeriesInfo(address, first, last, len(times))
     fresh = len(times)
     if first <= extent[1]:  # late or rewritten: which of them are there already?
-        stored = join_lines(list(reader.raw(id_, [], first, last + 1))).ts
-        fresh -= int(np.isin(times, stored).sum())
+        for line in reader.raw(id_, [], first, last + 1, PIECE):
+            if len(line.ts):
+                a, b = np.searchsorted(times, (line.ts[0], line.ts[-1] + 1))
+                fresh -= int(np.isin(times[a:b], line.ts).sum())
     return SeriesInfo(address, min(first, extent[0]), max(last, extent[1]), extent[2] + fresh)

@@ -38,12 +38,11 @@ ORDER BY key
 _INSERT = "INSERT OR REPLACE INTO part (key, last, n, data) VALUES (?, ?, ?, ?)"
 
 
-def add_block(db: sqlite3.Connection, start_ms: int, block: Block, lasts: dict[int, int], notice: Notice) -> None:
-    """Store a block, all of it in the day that begins at `start_ms`.
-
-    `lasts` has the newest time of each series in this file and is kept so; most samples are newer, and are appended
-    without a look at what is there.
-    """
+def add_block(db: sqlite3.Connection, start_ms: int, block: Block, notice: Notice) -> None:
+    """Store a block, all of it in the day that begins at `start_ms`. Most samples are newer than what is there of
+    their series, and are appended without a look at it."""
+    ends = int(block.series[0]), int(block.series[-1])
+    lasts = dict(db.execute("SELECT series, last_ms FROM extent WHERE series BETWEEN ? AND ?", ends))
     parts: list[tuple[int, int, int, bytes]] = []
     extents = []
     gone: list[int] = []
@@ -58,7 +57,6 @@ def add_block(db: sqlite3.Connection, start_ms: int, block: Block, lasts: dict[i
             line = merge_lines([*lines, line])
             added = len(line.ts) - sum(n for _, n, _ in old)
         extents.append((series, first, last, added, float(block.value[end - 1]), int(block.quality[end - 1])))
-        lasts[series] = max(last, lasts.get(series, -1))
         parts += _parts_of(line, series, start_ms, encode_part)
     db.executemany("DELETE FROM part WHERE key = ?", ((key,) for key in gone))
     db.executemany(_INSERT, parts)

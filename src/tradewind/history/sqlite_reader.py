@@ -6,33 +6,25 @@ at all. Within a question each file is seen as it was at one moment.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Generator, Sequence
+from contextlib import closing
 
 import numpy as np
 
-from tradewind.history.aggregate import CELL, NO_CELLS, NO_LINE, Cells, Line, answer, cells_of, merge_lines
+from tradewind.history.aggregate import CELL, NO_CELLS, Cells, Line, answer, cells_of, merge_lines
 from tradewind.history.rollup import aligned, levels_for, stretches
 from tradewind.history.sink import Bucket, Sample
-from tradewind.history.sqlite_files import HOUR_MS, MAIN, MAX_MS, MINUTE_MS, Files, Partition, files_errors, is_damage
+from tradewind.history.sqlite_connections import Connections
+from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, MAX_MS, MINUTE_MS, Partition
 from tradewind.history.sqlite_parts import hours_not_rolled, last_before, read_parts
-from tradewind.history.sqlite_tail import Tail, TailCache
+from tradewind.history.sqlite_pieces import PIECE, first_cells, joined_parts
 
-#: Files that stay open between questions.
-OPEN_FILES = 64
+#: Rollups are read for so long a time at once: of minutes, 4 MB.
+ROLLED_MS = 32 * DAY_MS
 
 
-class Reader:
-    """`on_damage(name, what)` is told of files that cannot be read; the question is answered from the others."""
-
-    def __init__(self, folder: Path, cache: TailCache, on_damage: Callable[[str, str], None]) -> None:
-        self.files = Files(folder)
-        self._cache = cache
-        self._on_damage = on_damage
-        self._open: dict[str, tuple[int, sqlite3.Connection]] = {}
-        self._touched: set[str] = set()
+class Reader(Connections):
+    """Answers what the sink is asked. Raises SinkAway."""
 
     def read(self, addresses: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
         with self.asking("read") as main:
@@ -40,12 +32,14 @@ class Reader:
             recent = tail.lines(list(ids.values()), from_ms, to_ms)
             found: dict[str, list[Sample]] = {}
             for address in addresses:
-                lines = self.raw(ids[address], recent.get(ids[address], []), from_ms, to_ms) if address in ids else []
                 rows: list[Sample] = []
-                for line in lines:
-                    rows += line.cut(0, limit - len(rows)).rows()
-                    if len(rows) >= limit:
-                        break
+                if address in ids:
+                    id_ = ids[address]
+                    with closing(self.raw(id_, recent.get(id_, []), from_ms, to_ms, min(limit, PIECE))) as lines:
+                        for line in lines:
+                            rows += line.cut(0, limit - len(rows)).rows()
+                            if len(rows) >= limit:
+                                break
                 found[address] = rows
             return found
 
@@ -70,8 +64,8 @@ class Reader:
                 if address in ids and from_ms < to_ms:
                     id_ = ids[address]
                     lines = recent.get(id_, [])
-                    pieces = list(self._cells(id_, lines, from_ms, to_ms, bucket_ms, levels, gap_ms))
-                    cells = np.concatenate(pieces) if pieces else NO_CELLS
+                    with closing(self._cells(id_, lines, from_ms, to_ms, bucket_ms, levels, gap_ms)) as pieces:
+                        cells = first_cells(pieces, bucket_ms, limit, gap_ms)
                     last = self._before(id_, lines, from_ms, gap_ms) if area else None
                     before = None if last is None else (from_ms, *last)
                 found[address] = answer(cells, bucket_ms, aggs, limit, to_ms, gap_ms, before)
@@ -95,79 +89,6 @@ class Reader:
                     newest[id_] = ts, value, quality
             return {address: newest.get(ids.get(address, 0)) for address in addresses}
 
-    def close(self) -> None:
-        for _, db in self._open.values():
-            db.close()
-        self._open.clear()
-
-    @contextmanager
-    def asking(self, doing: str) -> Iterator[sqlite3.Connection | None]:
-        """The connection to `main.db`, None if nothing was written yet. Raises SinkAway."""
-        with files_errors(doing, self.files.folder):
-            try:
-                yield self.file(MAIN)
-            except BaseException as error:
-                self.close()
-                if is_damage(error):
-                    self._on_damage(MAIN, str(error))
-                raise
-            finally:
-                for name in self._touched:
-                    if name in self._open:
-                        self._open[name][1].execute("COMMIT")
-                self._touched.clear()
-                while len(self._open) > OPEN_FILES:
-                    self._open.pop(next(iter(self._open)))[1].close()
-
-    def look_up(self, main: sqlite3.Connection | None, addresses: Sequence[str]) -> tuple[dict[str, int], Tail]:
-        """The ids of those that are known, and the tail. Before any other file is looked at!"""
-        if main is None:
-            return {}, Tail([])
-        tail = self._cache.load(main)
-        ids: dict[str, int] = {}
-        for at in range(0, len(addresses), 500):
-            some = addresses[at : at + 500]
-            marks = ",".join("?" * len(some))
-            ids.update(main.execute(f"SELECT address, id FROM series WHERE address IN ({marks})", list(some)))
-        return ids, tail
-
-    def file(self, name: str) -> sqlite3.Connection | None:
-        """A connection in the transaction of this question."""
-        inode, db = self._open.pop(name, (0, None))
-        path = self.files.folder / name
-        try:
-            if db is None or (name not in self._touched and path.stat().st_ino != inode):
-                if db is not None:
-                    db.close()
-                db = self.files.connect(name)
-                if db is None:
-                    return None
-                db.execute("PRAGMA query_only=ON")
-                inode = path.stat().st_ino
-        except FileNotFoundError:  # dropped just now
-            if db is not None:
-                db.close()
-            return None
-        self._open[name] = inode, db
-        if name not in self._touched:
-            db.execute("BEGIN")
-            self._touched.add(name)
-        return db
-
-    @contextmanager
-    def fenced(self, partition: Partition) -> Iterator[None]:
-        """A damaged file is reported, and counts as empty."""
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            _, db = self._open.pop(partition.name, (0, None))
-            self._touched.discard(partition.name)
-            if db is not None:
-                db.close()
-            self._on_damage(partition.name, str(error))
-
     def _extents(self, partition: Partition, wanted: set[int]) -> dict[int, Sample]:
         found: dict[int, Sample] = {}
         with self.fenced(partition):
@@ -179,23 +100,29 @@ class Reader:
                     found[id_] = row
         return found
 
-    def raw(self, id_: int, recent: list[Line], from_ms: int, to_ms: int) -> Iterator[Line]:
-        """The samples of a series in order, a day at a time. `recent` is what the tail has."""
-        at = from_ms
+    def raw(self, id_: int, recent: list[Line], from_ms: int, to_ms: int, size: int) -> Generator[Line, None, None]:
+        """The samples of a series in order, about `size` at a time; close it when no more is wanted. `recent` is what
+        the tail has."""
+        late, at = merge_lines(recent), from_ms
         for partition in self.files.partitions("raw"):
             if partition.end_ms <= from_ms or partition.start_ms >= to_ms:
                 continue
-            lines: list[Line] = []
+            until = min(partition.end_ms, to_ms)
             with self.fenced(partition):
                 db = self.file(partition.name)
                 if db is not None:
-                    notice = self._notice(partition)
-                    lines = list(read_parts(db, partition.start_ms, id_, from_ms, to_ms, notice))
-            until = min(partition.end_ms, to_ms)
-            yield merge_lines([*lines, *(line.between(at, until) for line in recent)])
+                    notice = self.notice_of(partition)
+                    parts = read_parts(db, partition.start_ms, id_, from_ms, to_ms, notice)
+                    for line in joined_parts(parts, size):
+                        end = int(line.ts[-1]) + 1
+                        self.spend(len(line.ts))
+                        between = late.between(at, end)
+                        yield merge_lines([line, between]) if len(between.ts) else line
+                        at = end
+            yield late.between(at, until)
             at = until
         if at < to_ms:
-            yield merge_lines([NO_LINE, *(line.between(at, to_ms) for line in recent)])
+            yield late.between(at, to_ms)
 
     def _cells(
         self,
@@ -206,7 +133,7 @@ class Reader:
         bucket_ms: int,
         levels: tuple[int, ...],
         gap_ms: int,
-    ) -> Iterator[Cells]:
+    ) -> Generator[Cells, None, None]:
         """Cells of a range in order: from rollups where they tell the truth, from samples elsewhere."""
         if from_ms >= to_ms:
             return
@@ -214,19 +141,21 @@ class Reader:
         if inner is None and levels:
             yield from self._cells(id_, recent, from_ms, to_ms, bucket_ms, levels[1:], gap_ms)
         elif inner is None:
-            for line in self.raw(id_, recent, from_ms, to_ms):
+            for line in self.raw(id_, recent, from_ms, to_ms, PIECE):
                 yield cells_of(line, bucket_ms, gap_ms)
         else:
             begin, end = inner
             yield from self._cells(id_, recent, from_ms, begin, bucket_ms, levels[1:], gap_ms)
             hours = self._hours_of_samples(id_, recent, begin, end)
             at = begin
-            rolled = self._rolled(id_, levels[0], begin, end)
-            for start, stop in [*stretches(hours, begin, end), (end, end)]:
-                a, b = np.searchsorted(rolled["first_ms"], (at, start))
-                yield rolled[a:b]
-                yield from self._cells(id_, recent, start, stop, bucket_ms, (), gap_ms)
-                at = stop
+            while at < end:
+                until = min(at + ROLLED_MS, end)
+                rolled = self._rolled(id_, levels[0], at, until)
+                for start, stop in [*stretches(hours, at, until), (until, until)]:
+                    a, b = np.searchsorted(rolled["first_ms"], (at, start))
+                    yield rolled[a:b]
+                    yield from self._cells(id_, recent, start, stop, bucket_ms, (), gap_ms)
+                    at = stop
             yield from self._cells(id_, recent, end, to_ms, bucket_ms, levels[1:], gap_ms)
 
     def _hours_of_samples(self, id_: int, recent: list[Line], from_ms: int, to_ms: int) -> set[int]:
@@ -265,7 +194,7 @@ class Reader:
                     db = self.file(partition.name)
                     if db is None:
                         continue
-                    part = last_before(db, partition.start_ms, id_, ts_ms, self._notice(partition))
+                    part = last_before(db, partition.start_ms, id_, ts_ms, self.notice_of(partition))
                     if part is not None:
                         lines.insert(0, part.between(from_ms, ts_ms))
                         break
@@ -278,6 +207,3 @@ class Reader:
             if len(cells):
                 return int(cells["last_ms"][-1]), float(cells["last"][-1])
         return None
-
-    def _notice(self, partition: Partition) -> Callable[[str], None]:
-        return lambda what: self._on_damage(partition.name, what)

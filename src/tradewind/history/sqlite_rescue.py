@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 import structlog
 
 from tradewind.history.sqlite_columns import Damaged
-from tradewind.history.sqlite_files import MAIN, Files, Partition, is_damage
+from tradewind.history.sqlite_files import MAIN, Files, Partition, is_damage, meta_of
 from tradewind.history.sqlite_tail import load_tail
 
 log = structlog.get_logger(__name__)
@@ -35,8 +35,10 @@ def verdict_of(files: Files, name: str) -> str:
         return str(error)
 
 
-def relearn_series(files: Files, main: sqlite3.Connection) -> None:
-    """Fill a new `main.db` from the other files, which know the names of their series."""
+def relearn(files: Files, main: sqlite3.Connection) -> None:
+    """Fill a new `main.db` from the other files, which know the names of their series, and which runs they have: new
+    ones must not look like these."""
+    last_run = 0
     for kind in ("raw", "minute", "hour"):
         for partition in files.partitions(kind):
             with suppress(sqlite3.Error):
@@ -44,4 +46,7 @@ def relearn_series(files: Files, main: sqlite3.Connection) -> None:
                 if db is not None:
                     with closing(db):
                         names = db.execute("SELECT id, address FROM series").fetchall()
+                        last_run = max(last_run, meta_of(db, "move_run") if kind == "raw" else 0)
                     main.executemany("INSERT OR IGNORE INTO series (id, address) VALUES (?, ?)", names)
+    if last_run:
+        main.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('run', ?)", (last_run,))

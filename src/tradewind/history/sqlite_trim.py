@@ -14,6 +14,7 @@ from tradewind.history.keeping import Keeping
 from tradewind.history.policy import KINDS
 from tradewind.history.sqlite_files import HOUR_MS, Partition
 from tradewind.history.sqlite_marks import raise_marks
+from tradewind.history.sqlite_move import Mover
 from tradewind.history.sqlite_parts import forget_series
 from tradewind.history.sqlite_writer import Writer
 
@@ -31,8 +32,9 @@ Ends: TypeAlias = Sequence[tuple[int, int]]
 class Trimmer:
     """Works through `writer`, in its thread. `roll` makes some rollups of a day; False when none was missing."""
 
-    def __init__(self, writer: Writer, roll: Callable[[sqlite3.Connection, Partition], bool]) -> None:
+    def __init__(self, writer: Writer, mover: Mover, roll: Callable[[sqlite3.Connection, Partition], bool]) -> None:
         self._writer = writer
+        self._mover = mover
         self._roll = roll
         self._done: dict[str, tuple[Keeping, dict[str, int]]] = {}
 
@@ -50,8 +52,28 @@ class Trimmer:
                     yield from self._partition(partition, keeping, past)
                     self._done[partition.name] = keeping, past
 
+    def forget(self, addresses: Sequence[str]) -> int:
+        """Everything of these series, rollups too. How many samples went."""
+        writer, removed = self._writer, 0
+        with writer.held("forget") as main:
+            self._mover.rest(main)
+            ids = [id_ for address in addresses if (id_ := writer.forget_name(main, address))]
+            for kind in ("minute", "hour", "raw"):
+                for partition in writer.files.partitions(kind) if ids else ():
+                    with writer.changing(partition) as file:
+                        file.names.difference_update(ids)
+                        if kind == "raw":
+                            removed += sum(forget_series(file.db, id_) for id_ in ids)
+                            continue
+                        keys = [(id_ << 22, (id_ + 1 << 22) - 1) for id_ in ids]
+                        file.db.executemany("DELETE FROM cell WHERE key BETWEEN ? AND ?", keys)
+                        file.db.executemany("DELETE FROM series WHERE id = ?", [(id_,) for id_ in ids])
+        return removed
+
     def _partition(self, partition: Partition, keeping: Keeping, past: dict[str, int]) -> Iterator[int]:
         is_raw = partition.kind == "raw"
+        for _ in self._mover.moves(partition.end_ms) if is_raw else ():
+            yield 0
         while is_raw and self._roll_some(partition):
             yield 0
         ends = self._concerned(partition, keeping, past)
@@ -85,9 +107,7 @@ class Trimmer:
         """Of a day, all that these series have: days go as a whole."""
         writer, removed = self._writer, 0
         with writer.held("retain") as main:
-            (oldest,) = main.execute("SELECT min(first_ms) FROM run").fetchone()
-            if oldest is not None and oldest < partition.end_ms:
-                writer.move_tail(main)
+            self._mover.rest(main, partition.end_ms)
             while self._exists(partition) and self._roll(main, partition):
                 pass  # what came since the last step
             writer.marks.raise_some(main, ends)
@@ -98,7 +118,6 @@ class Trimmer:
                     for id_, _ in ends:
                         removed += forget_series(file.db, id_)
                         file.names.discard(id_)
-                        file.lasts.pop(id_, None)
         return removed
 
     def _take_cells(self, partition: Partition, ends: Ends) -> int:

@@ -15,7 +15,8 @@ from tradewind.history.keeping import Keeping
 from tradewind.history.policy import KINDS
 from tradewind.history.rollup import GRACE_MS, rollups_of
 from tradewind.history.sink import Retained
-from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, Partition, partition_at
+from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, Partition, meta_of, partition_at, set_meta
+from tradewind.history.sqlite_move import Mover
 from tradewind.history.sqlite_parts import ROLLED, ROLLING, pack_series, read_parts
 from tradewind.history.sqlite_rescue import samples_damaged
 from tradewind.history.sqlite_trim import VACUUM_PAGES, Trimmer
@@ -37,16 +38,27 @@ class Upkeep:
     def __init__(self, writer: Writer, now: Callable[[], int] = now_ms) -> None:
         self._writer = writer
         self._now = now
-        self._trimmer = Trimmer(writer, lambda main, day: self._roll_some(main, day, day.end_ms // HOUR_MS))
+        self._mover = Mover(writer)
+        self._trimmer = Trimmer(
+            writer, self._mover, lambda main, day: self._roll_some(main, day, day.end_ms // HOUR_MS)
+        )
 
-    def move_tail(self) -> None:
+    def move_some(self) -> bool:
+        """A portion of the tail into the files of its days. True: call again, there is more to do."""
         with self._writer.held("move the tail") as main:
-            self._writer.move_tail(main)
+            return self._mover.portion(main)
+
+    def moves(self) -> Generator[None, None, None]:
+        """The same with each step, until nothing is left of what the tail has now."""
+        return self._mover.moves()
+
+    def forget(self, addresses: Sequence[str]) -> int:
+        return self._trimmer.forget(addresses)
 
     def step(self) -> bool:
         """Make the rollups of some series. True: call again, there is more to do."""
         with self._writer.held("make rollups") as main:
-            newest = min(self._writer.meta(main, "newest_ms") or 0, self._now())
+            newest = min(meta_of(main, "newest_ms"), self._now())
             for partition in sorted(self._writer.unrolled):
                 if self._roll_some(main, partition, (newest - GRACE_MS) // HOUR_MS):
                     return True
@@ -58,10 +70,11 @@ class Upkeep:
         """Yields between steps, and stops early when they took too long: the rest is for the next call."""
         writer = self._writer
         with writer.held("retain") as main:
-            moved = writer.meta(main, "moved_ms") or 0
-            if self._dropped("raw", now, keeping) or not moved <= now < moved + HOUR_MS:
-                writer.move_tail(main)
-                writer.set_meta(main, "moved_ms", now)
+            moved = meta_of(main, "moved_ms")
+        if self._dropped("raw", now, keeping) or not moved <= now < moved + HOUR_MS:
+            yield from self._mover.moves()
+            with writer.held("retain") as main:
+                set_meta(main, "moved_ms", now)
         yield
         begun = time.monotonic()
         done = Retained()
@@ -100,13 +113,13 @@ class Upkeep:
         with writer.held("drop a file") as main:
             rows, key = 0, f"{partition.kind}_from_ms"
             if partition.kind == "raw":
-                writer.move_tail(main)
+                self._mover.rest(main, partition.end_ms)
                 while self._roll_some(main, partition, partition.end_ms // HOUR_MS):
                     pass  # what came since the last step
                 with writer.changing(partition) as file:
                     (rows,) = file.db.execute("SELECT ifnull(sum(n), 0) FROM extent").fetchone()
                 writer.marks.raise_all(partition.end_ms)
-            writer.set_meta(main, key, max(partition.end_ms, writer.meta(main, key) or 0))
+            set_meta(main, key, max(partition.end_ms, meta_of(main, key)))
         # The mark is on the disk: what comes for this day from now on is refused, and nobody makes the file again.
         with writer.held("drop a file"):
             size = writer.files.size_of(partition.name)
@@ -126,7 +139,7 @@ class Upkeep:
             ).fetchone()
             if row is not None:
                 hour = int(row[0])
-                done = _meta(db, "rolled_series") if _meta(db, "rolling_hour") == hour else 0
+                done = meta_of(db, "rolled_series") if meta_of(db, "rolling_hour") == hour else 0
                 db.execute("UPDATE hour SET state = ? WHERE hour = ?", (ROLLING, hour))
                 ids = _series_in(db, hour, done)
             else:
@@ -145,8 +158,8 @@ class Upkeep:
             elif len(ids) < SLICE:
                 file.db.execute("UPDATE hour SET state = ? WHERE hour = ?", (ROLLED, hour))
             else:
-                _set_meta(file.db, "rolling_hour", hour)
-                _set_meta(file.db, "rolled_series", ids[-1])
+                set_meta(file.db, "rolling_hour", hour)
+                set_meta(file.db, "rolled_series", ids[-1])
         return True
 
     def _store(self, main: sqlite3.Connection, hour: int, lines: dict[int, Line]) -> None:
@@ -170,7 +183,7 @@ class Upkeep:
             if not (self._writer.files.folder / partition.name).exists():
                 return False
             with self._writer.changing(partition) as file:
-                db, done = file.db, _meta(file.db, "packed_series")
+                db, done = file.db, meta_of(file.db, "packed_series")
                 if done == -1:
                     return False
                 rows = db.execute(
@@ -179,12 +192,12 @@ class Upkeep:
                 begun = time.monotonic()
                 for (series,) in rows:
                     pack_series(db, partition.start_ms, series, lambda what: samples_damaged(partition, what))
-                    _set_meta(db, "packed_series", series)
+                    set_meta(db, "packed_series", series)
                     if time.monotonic() - begun > STEP_S:
                         break
             if not rows and self._writer.give_back(partition, VACUUM_PAGES) == 0:
                 with self._writer.changing(partition) as file:
-                    _set_meta(file.db, "packed_series", -1)
+                    set_meta(file.db, "packed_series", -1)
                 self._writer.put_away(partition.name)
             return True
 
@@ -202,12 +215,3 @@ def _line(partition: Partition, db: sqlite3.Connection, series: int, hour: int) 
         samples_damaged(partition, what)
 
     return join_lines(list(read_parts(db, partition.start_ms, series, hour * HOUR_MS, (hour + 1) * HOUR_MS, notice)))
-
-
-def _meta(db: sqlite3.Connection, key: str) -> int:
-    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _set_meta(db: sqlite3.Connection, key: str, value: int) -> None:
-    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))

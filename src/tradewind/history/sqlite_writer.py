@@ -1,7 +1,8 @@
-"""The writing side of the embedded sink: rows into the tail, the tail into the files of its days. Runs in one thread.
+"""The writing side of the embedded sink: rows into the tail, and the files of days and rollups open for changes. Runs
+in one thread.
 
 The write lock of `main.db` is held through every step, so that several processes may write, in turn. Each step can be
-repeated after a crash: the tail is emptied only once what it held is on the disk elsewhere.
+repeated after a crash.
 """
 
 from __future__ import annotations
@@ -14,26 +15,16 @@ from pathlib import Path
 import numpy as np
 import structlog
 
-from tradewind.history.aggregate import Ints
 from tradewind.history.columns import Columns, sort_out
 from tradewind.history.policy import KINDS
 from tradewind.history.sample import Refused, Row
 from tradewind.history.sink import SinkAway, Written
 from tradewind.history.sqlite_columns import Block, sort_block
-from tradewind.history.sqlite_files import (
-    DAY_MS,
-    MAIN,
-    Files,
-    OpenFile,
-    Partition,
-    files_errors,
-    is_damage,
-    partition_at,
-)
+from tradewind.history.sqlite_files import MAIN, Files, OpenFile, Partition, files_errors, is_damage, meta_of
 from tradewind.history.sqlite_marks import RawMarks
-from tradewind.history.sqlite_parts import add_block, forget_series
-from tradewind.history.sqlite_rescue import relearn_series, samples_damaged, verdict_of
-from tradewind.history.sqlite_tail import append_run, join_small_runs, load_tail
+from tradewind.history.sqlite_rescue import relearn, verdict_of
+from tradewind.history.sqlite_tail import append_run, join_small_runs
+from tradewind.history.sqlite_turn import Turn
 
 log = structlog.get_logger(__name__)
 
@@ -54,13 +45,18 @@ class Writer:
 
     def __init__(self, folder: Path, *, tail_rows: int = TAIL_ROWS) -> None:
         self.files = Files(folder)
+        self.turn = Turn(folder)
         self.tail_rows = tail_rows
         self._main: sqlite3.Connection | None = None
         self._version = -1
         self._open: dict[str, OpenFile] = {}
         self._ids: dict[str, int] = {}
-        self._runs: list[tuple[int, int]] = []
+        #: (id, rows) of the runs of the tail, in order; those up to `moving` are on their way into files.
+        self.runs: list[tuple[int, int]] = []
+        self.moving = 0
         self.marks = RawMarks()
+        #: Files that were damaged.
+        self.set_aside = 0
         #: Files of days that may hold hours without rollups.
         self.unrolled: set[Partition] = set()
         #: Files that may have got something since retention last looked into them.
@@ -71,58 +67,22 @@ class Writer:
         kept, refused = sort_out(rows, self._ids)
         if not kept:
             return Written(0, refused), False
-        with self.held("write") as main:
-            if sum(n for _, n in self._runs) > TAIL_ROWS_FULL:
+        with self.turn.writing(), self.held("write") as main:
+            if self.tail_size > TAIL_ROWS_FULL:
                 raise SinkAway(f"the tail in {self.files.folder} cannot be moved", hint="see the log for what failed")
             block, late = self._block(main, kept)
             refused += late
             if block is None:
                 return Written(0, refused), False
-            self._runs.append((append_run(main, sort_block([block])), len(block.ts)))
-            self._runs = join_small_runs(main, self._runs)
+            self.runs.append((append_run(main, sort_block([block])), len(block.ts)))
+            self.runs = join_small_runs(main, self.runs, self.moving)
         most = max(self.tail_rows, min(len(self._ids) * TAIL_ROWS_PER_SERIES, TAIL_ROWS_MOST))
-        return Written(len(block.ts), refused), sum(n for _, n in self._runs) >= most
+        return Written(len(block.ts), refused), self.tail_size >= most
 
-    def move_tail(self, main: sqlite3.Connection) -> None:
-        """From the tail to the files of its days; commits there first."""
-        block = load_tail(main)
-        if block is None:
-            return
-        days = block.ts // DAY_MS
-        touched = {partition_at("raw", day * DAY_MS): days == day for day in np.unique(days).tolist()}
-        for partition, mask in touched.items():
-            self._add(partition, block.where(mask))
-        for name in set(self._open).difference(partition.name for partition in touched):
-            self.put_away(name)
-        main.execute("DELETE FROM run")
-        newest = max(int(block.ts.max()), self.meta(main, "newest_ms") or 0)
-        self.set_meta(main, "newest_ms", newest)
-        self._runs = []
-
-    def forget(self, addresses: Sequence[str]) -> int:
-        removed = 0
-        with self.held("forget") as main:
-            self.move_tail(main)
-            for address in addresses:
-                row = main.execute("SELECT id FROM series WHERE address = ?", (address,)).fetchone()
-                if row is None:
-                    continue
-                (id_,) = row
-                for kind in ("minute", "hour", "raw"):
-                    for partition in self.files.partitions(kind):
-                        with self.changing(partition) as file:
-                            file.names.discard(id_)
-                            file.lasts.pop(id_, None)
-                            if kind == "raw":
-                                removed += forget_series(file.db, id_)
-                                continue
-                            keys = id_ << 22, (id_ + 1 << 22) - 1
-                            file.db.execute("DELETE FROM cell WHERE key BETWEEN ? AND ?", keys)
-                            file.db.execute("DELETE FROM series WHERE id = ?", (id_,))
-                main.execute("DELETE FROM series WHERE id = ?", (id_,))
-                self.marks.forget(main, id_)
-                self._ids.pop(address, None)
-        return removed
+    @property
+    def tail_size(self) -> int:
+        """In rows."""
+        return sum(n for _, n in self.runs)
 
     @contextmanager
     def held(self, doing: str) -> Iterator[sqlite3.Connection]:
@@ -165,14 +125,17 @@ class Writer:
         return int(db.execute("PRAGMA freelist_count").fetchone()[0])
 
     def name_series(self, file: OpenFile, ids: Iterable[int]) -> None:
-        """Each file can name its series without `main.db`."""
+        """Each file can name its series without `main.db`. Within `held`."""
         new = set(ids).difference(file.names)
         if new:
-            named = [(id_, address) for address, id_ in self._ids.items() if id_ in new]
+            assert self._main is not None
+            query = "SELECT id, address FROM series WHERE id BETWEEN ? AND ?"
+            named = [row for row in self._main.execute(query, (min(new), max(new))) if row[0] in new]
             file.db.executemany("INSERT OR REPLACE INTO series (id, address) VALUES (?, ?)", named)
             file.names |= new
 
     def _set_aside(self, name: str, error: object) -> None:
+        self.set_aside += 1
         aside = self.files.set_aside(name)
         log.error("history_file_damaged", file=name, set_aside_as=aside, error=str(error))
 
@@ -185,12 +148,18 @@ class Writer:
             self.close_file(name)
             return self._check(name)
 
-    def meta(self, main: sqlite3.Connection, key: str) -> int | None:
-        row = main.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return int(row[0]) if row else None
+    def open_files(self) -> list[str]:
+        return list(self._open)
 
-    def set_meta(self, main: sqlite3.Connection, key: str, value: int) -> None:
-        main.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (key, value))
+    def forget_name(self, main: sqlite3.Connection, address: str) -> int:
+        """The id that a series had; 0 if there is none."""
+        row = main.execute("SELECT id FROM series WHERE address = ?", (address,)).fetchone()
+        if row is None:
+            return 0
+        main.execute("DELETE FROM series WHERE id = ?", row)
+        self.marks.forget(main, row[0])
+        self._ids.pop(address, None)
+        return int(row[0])
 
     def close_file(self, name: str) -> None:
         file = self._open.pop(name, None)
@@ -234,24 +203,6 @@ class Writer:
             return int(main.execute("INSERT INTO series (address) VALUES (?)", (address,)).lastrowid or 0)
         return int(row[0])
 
-    def _add(self, partition: Partition, block: Block) -> None:
-        try:
-            self._add_once(partition, block)
-        except SinkAway as error:
-            if error.code != "set_aside":
-                raise
-            self._add_once(partition, block)  # into a new file
-        self.unrolled.add(partition)
-        self.changed.add(partition.name)
-
-    def _add_once(self, partition: Partition, block: Block) -> None:
-        with self.changing(partition) as file:
-            if not file.lasts:
-                file.lasts = dict(file.db.execute("SELECT series, last_ms FROM extent"))
-            ids: Ints = np.unique(block.series)
-            self.name_series(file, ids.tolist())
-            add_block(file.db, partition.start_ms, block, file.lasts, lambda what: samples_damaged(partition, what))
-
     def _opened(self, partition: Partition) -> OpenFile:
         path = self.files.folder / partition.name
         file = self._open.get(partition.name)
@@ -277,14 +228,15 @@ class Writer:
         assert main is not None
         self._main, self._version = main, -1
         if fresh:
-            relearn_series(self.files, main)
+            relearn(self.files, main)
         return main
 
     def _remember(self, main: sqlite3.Connection) -> None:
         for name in list(self._open):
             self.close_file(name)
         self._ids = {address: id_ for id_, address in main.execute("SELECT id, address FROM series")}
-        self._runs = list(main.execute("SELECT id, n FROM run ORDER BY id"))
+        self.runs = list(main.execute("SELECT id, n FROM run ORDER BY id"))
+        self.moving = meta_of(main, "move_run")
         self.marks.load(main)
         self.unrolled = set(self.files.partitions("raw"))
         self.changed = {partition.name for kind in KINDS for partition in self.files.partitions(kind)}

@@ -1,4 +1,4 @@
-"""What the recorder says of itself: figures for `history:status`, faults of the station, how far it is behind."""
+"""What the recorder says of itself: figures for `history:status`, and faults of the station."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import time
 import msgspec
 import structlog
 
+from tradewind.clock import now_ms
 from tradewind.errors import TradewindError, Unavailable
+from tradewind.history.lag import FeedLag
 from tradewind.history.spool import Spool
-from tradewind.points.feed import field_of
 from tradewind.points.plane import PointPlane
-from tradewind.redis.connection import translated
 from tradewind.redis.faults import report
 
 log = structlog.get_logger(__name__)
 #: The same trouble is told again after this long at the soonest.
 TELL_S = 60.0
+#: A recorder that has said nothing of itself for so long does not record, whoever leads.
+SILENT_MS = 30_000
 
 
 class Figures(msgspec.Struct):
@@ -25,9 +27,11 @@ class Figures(msgspec.Struct):
 
     `written`: rows the sink took, rewritten ones included; `spooled`: rows that went through the disk; `refused`: by
     the sink; `not_finite`, `unreadable` (entries), `thinned` (by deadband or interval): left out before it; `missed`:
-    entries of the feed that were trimmed unread; `dropped_*`: from the spool, by reason. `torn_bytes`: cut off from its
-    end at the start: a write that a crash broke off, whose rows come again, or damage. `spool_*`: what waits there.
-    `behind`: entries of the feed not yet stored, at most; `lag_ms`: age of the oldest of them. `sink`: ok, away, slow.
+    entries of the feed that were removed unread, at least; `dropped_*`: from the spool, by reason. `torn_bytes`: cut
+    off from its end at the start: a write that a crash broke off, whose rows come again, or damage. `spool_*`: what
+    waits there. `behind`: entries of the feed not yet stored (after a start, until its end was reached or it was
+    trimmed to them: at most); `lag_ms`: age of the oldest of them. `sink`: ok, away, slow. `spool_error`: why there is
+    no spool.
     """
 
     recorder: str = ""
@@ -36,6 +40,7 @@ class Figures(msgspec.Struct):
     sink: str = "ok"
     sink_error: str = ""
     policy_error: str = ""
+    spool_error: str = ""
     entries: int = 0
     batches: int = 0
     written: int = 0
@@ -64,17 +69,23 @@ class Figures(msgspec.Struct):
                 setattr(self, name, int(text))
 
     def look_at(self, spool: Spool) -> None:
+        if not spool.is_open:
+            return
         dropped = spool.dropped
         self.dropped_bytes, self.dropped_age, self.dropped_corrupt = dropped.bytes, dropped.age, dropped.corrupt
         self.dropped = dropped.bytes + dropped.age + dropped.corrupt
         self.torn_bytes = spool.torn_bytes
-        self.spool_rows, self.spool_bytes, self.spool_oldest_ms = spool.rows, spool.size_bytes, spool.oldest_ms
+        self.spool_rows, self.spool_bytes = spool.rows, spool.size_bytes
+        oldest = spool.oldest_ms
+        self.spool_oldest_ms = now_ms() - (spool.steady_ms() - oldest) if oldest else 0
 
     def fields(self) -> dict[str, str | int]:
         return msgspec.structs.asdict(self)
 
 
-SUMS = ("entries", "batches", "written", "spooled", "refused", "not_finite", "unreadable", "thinned", "dropped")
+SUMS = (
+    "entries", "batches", "written", "spooled", "refused", "not_finite", "unreadable", "thinned", "missed", "dropped",
+)  # fmt: skip
 
 
 class Faults:
@@ -82,13 +93,14 @@ class Faults:
 
     def __init__(self, plane: PointPlane) -> None:
         self._plane = plane
-        self._is_bad: dict[str, bool] = {}
+        self._is_bad: dict[str, tuple[bool, object]] = {}
         self._told: dict[str, float] = {}
 
-    async def set(self, source: str, is_bad: bool, code: str, message: str) -> None:
-        """A state: told when it changes, and once after the start, since a former process may have left it open."""
-        if self._is_bad.get(source) != is_bad and await self._report(source, code, message, is_bad):
-            self._is_bad[source] = is_bad
+    async def set(self, source: str, is_bad: bool, code: str, message: str, what: object = None) -> None:
+        """A state: told when it changes, and once after the start, since a former process may have left it open.
+        `what` it is about: told again when that changes."""
+        if self._is_bad.get(source) != (is_bad, what) and await self._report(source, code, message, is_bad):
+            self._is_bad[source] = is_bad, what
 
     async def tell(self, source: str, code: str, message: str) -> None:
         """Something that happened and cannot be undone; the alarm stays until somebody resolves it."""
@@ -107,23 +119,14 @@ class Faults:
         return True
 
 
+def is_recording(leader: str, at_ms: str, now_ms: int) -> bool:
+    """Whether the one that leads works, too. `at_ms`: when it last wrote its status, as stored there."""
+    return bool(leader) and at_ms.isdigit() and now_ms - int(at_ms) < SILENT_MS
+
+
 async def feed_lag(plane: PointPlane, consumer: str, now_ms: int) -> tuple[int, int]:
-    """Entries of the feed that are not behind a consumer (at most so many), and the age of the oldest one in ms.
-    Raises Unavailable."""
-    keys = plane.keys
-    raw_cursors, raw_channels = await plane.home.ask([("HGETALL", keys.feed_cursors()), ("SMEMBERS", keys.feeds())])
-    cursors = {field.decode(): at.decode() for field, at in raw_cursors.items()}
-    behind = oldest = 0
-    for channel in ["", *(name.decode() for name in raw_channels)]:
-        at = cursors.get(field_of(consumer, channel), "0-0")
-        client, key = plane.at(channel).redis, keys.feed(channel)
-        with translated(plane.link):
-            first = await client.xrange(key, min=f"({at}", count=1)
-            if first:
-                behind += await client.xlen(key)
-                ms = int(first[0][0].partition(b"-")[0])
-                oldest = min(oldest or ms, ms)
-    return behind, max(0, now_ms - oldest) if oldest else 0
+    """One look from outside at how far a consumer is behind: entries, at most, and ms. Raises Unavailable."""
+    return await FeedLag(plane, consumer).look(now_ms)
 
 
 def words_of(error: TradewindError) -> str:

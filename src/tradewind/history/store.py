@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Unavailable
 from tradewind.history.keeping import Keeping
 from tradewind.history.policy import Policy, read_policy
+from tradewind.history.policy_memory import PolicyMemory, policy_of
 from tradewind.history.sample import Refused
 from tradewind.history.sink import SinkAway
 from tradewind.redis.connection import Link, translated
@@ -42,7 +44,8 @@ class HistoryStore:
         self._redis: Any = link.client
 
     async def policy_text(self) -> bytes:
-        """The document as it is stored: another text is another version. Empty: none was ever set."""
+        """The document as it is stored: another text is another version. Empty: none was ever set, or Redis has lost
+        it; none is ever taken away."""
         with translated(self._link):
             return await self._redis.get(self._keys.history_policy()) or b""
 
@@ -56,10 +59,6 @@ class HistoryStore:
         with translated(self._link):
             await self._redis.set(self._keys.history_policy(), codec.encode(policy))
         return policy
-
-    async def remove_policy(self) -> None:
-        with translated(self._link):
-            await self._redis.delete(self._keys.history_policy())
 
     async def status(self) -> dict[str, str]:
         """What the recorder wrote of itself at `at_ms`; empty when none has ever run. See status.py for the fields."""
@@ -104,13 +103,14 @@ class HistoryStore:
 class PolicyKeeping:
     """How long each series is kept, by the policy as it stands in Redis and the days of the settings: a KeepingSource.
 
-    Nothing may be removed by a policy that nobody can read: the last one that could be holds on, and without one
-    SinkAway is raised.
+    Nothing may be removed by a policy that nobody can read, or that Redis has lost: the last one that could be read
+    holds on, also that of a former process. When there is none, but one that cannot be read, SinkAway is raised.
     """
 
-    def __init__(self, store: HistoryStore, days: tuple[int, int, int]) -> None:
+    def __init__(self, store: HistoryStore, days: tuple[int, int, int], memory: PolicyMemory | None = None) -> None:
         self._store = store
         self._days = days
+        self._memory = memory or PolicyMemory()
         self._text: bytes | None = None
         self._keeping: Keeping | None = None
 
@@ -120,19 +120,16 @@ class PolicyKeeping:
         except Unavailable as error:
             raise SinkAway(f"the policy of history cannot be read: {error.message}", hint=error.hint) from error
         if text != self._text or self._keeping is None:
+            last = await asyncio.to_thread(self._memory.last)
             try:
-                self._keeping = Keeping(self._days, policy_of(text))
+                keeping = Keeping(self._days, policy_of(text or last))
+                await asyncio.to_thread(self._memory.keep, text)
             except Invalid as error:
-                if self._keeping is None:
-                    raise SinkAway(
-                        f"how long samples are kept is not known: {error.message}", hint=error.hint
-                    ) from error
+                if not last:
+                    message = f"how long samples are kept is not known: {error.message}"
+                    raise SinkAway(message, hint=error.hint) from error
+                keeping = Keeping(self._days, policy_of(last))
+            if keeping != self._keeping:
+                self._keeping = keeping
             self._text = text
         return self._keeping
-
-
-def policy_of(text: bytes) -> Policy:
-    """Raises Invalid."""
-    if not text:
-        return Policy()
-    return read_policy(codec.decode(text))

@@ -14,6 +14,9 @@ UNITS = {"ms": 1, "s": SECOND_MS, "m": MINUTE_MS, "h": HOUR_MS, "d": DAY_MS, "w"
 TIME_HINT = (
     "give milliseconds since the epoch, a time such as 2024-01-01T10:00:00Z, `now`, or one ago such as 1h or -7d"
 )
+#: A whole number like that is one of seconds; as milliseconds it would be in the spring of 1970.
+SECONDS = range(10**8, 10**10)
+SECONDS_HINT = "these are seconds, it seems: give milliseconds since the epoch, with three more digits, or ISO"
 SPAN_HINT = "give a span such as 500ms, 10s, 1m, 15m, 1h or 1d"
 _SPAN = re.compile(r"(\d{1,15})(ms|s|m|h|d|w)")
 #: Without a sign it is so long ago.
@@ -32,6 +35,8 @@ NICE_MS = (
 
 def time_ms(value: object, now_ms: int, path: str = "from") -> int:
     """Milliseconds since the epoch of what a caller wrote. Raises Invalid."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and int(value) in SECONDS:
+        raise _invalid("bad_time", path, f"{value!r} is no time", SECONDS_HINT)
     found = value if type(value) is int else _read(_with_plus(value), now_ms) if isinstance(value, str) else None
     if found is None or not 0 <= found <= MAX_TS_MS + 1:
         raise _invalid("bad_time", path, f"{str(value)[:64]!r} is no time", TIME_HINT)

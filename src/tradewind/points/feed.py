@@ -16,8 +16,11 @@ import structlog
 
 from tradewind.errors import Invalid, Unavailable
 from tradewind.ids import is_id
+from tradewind.points.feed_count import before, count_stream
+from tradewind.points.feed_count import id_of as id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import report
 
 log = structlog.get_logger(__name__)
 
@@ -26,6 +29,8 @@ WAIT_MS = 2000
 CLUSTER_PAUSE_S = 0.05
 PAUSE_S = 0.5
 BEFORE_ALL = "0-0"
+#: The field of `points:cursors` with the id up to which trimming may be under way for consumers it knew of.
+FLOOR = "#floor"
 
 
 class FeedEntry(msgspec.Struct, frozen=True):
@@ -71,12 +76,13 @@ class FeedEntry(msgspec.Struct, frozen=True):
 
 class FeedBatch(msgspec.Struct, frozen=True):
     """Entries in the order in which they were written (in a cluster: of each channel). `missed`: entries before these
-    that were trimmed unread, since the last commit. `cursor`: field, value, … to HSET in `keys.feed_cursors()` when
-    the effect of the entries is stored."""
+    that were removed unread, since the last commit. `cursor`: field, value, … to HSET in `keys.feed_cursors()` when
+    the effect of the entries is stored. `unreadable`: what somebody else wrote among them and is no entry."""
 
     entries: tuple[FeedEntry, ...]
     missed: int
     cursor: tuple[str, ...]
+    unreadable: int = 0
 
 
 class FeedReader:
@@ -98,28 +104,62 @@ class FeedReader:
         self._start = start
         self._at: dict[str, str] = {}
         self._known_missed = 0
+        # How many of all entries ever written are behind `_at`, and which number of missed ones is in that.
+        self._passed: int | None = None
+        self._passed_missed = 0
         self._is_open = False
         self._client: redis.asyncio.Redis | None = None
 
     async def open(self) -> None:
-        """Find the cursor; the first time set it, so that nothing after it is trimmed. `read` does it when need be."""
+        """Find the cursor; the first time set it, so that nothing after it is trimmed. What somebody removed unread is
+        counted as missed. `read` does it when need be."""
         cursors, missed, channels = await self._stored()
-        if self.name not in cursors:
-            tails = await asyncio.gather(*(self._tail(channel) for channel in channels))
-            first = dict(zip(channels, tails, strict=True))
-            fields = [part for channel, at in first.items() for part in (field_of(self.name, channel), at)]
-            # The home feed last: a consumer counts as known once that field stands.
-            fields = [*fields[2:], *fields[:2]]
-            with translated(self.plane.link):
-                pipe = self.plane.redis.pipeline(transaction=True)
-                pipe.hsetnx(self.plane.keys.feed_cursors(), f"{self.name}#missed", str(missed))
-                for at in range(0, len(fields), 2):
-                    pipe.hsetnx(self.plane.keys.feed_cursors(), fields[at], fields[at + 1])
-                await pipe.execute()
-            cursors, missed, channels = await self._stored()
+        is_new = self.name not in cursors
+        if is_new:
+            await self._register(missed, channels)
+        # Before the cursors: what happens in between makes a gap look smaller, never larger.
+        count = await count_stream(self.plane)
+        cursors, missed, channels = await self._stored()
         self._at = {channel: cursors.get(field_of(self.name, channel), BEFORE_ALL) for channel in channels}
+        for channel, at in self._at.items():
+            # Trimming that began before this consumer was known may still take what lies before.
+            floor = before(id_of(cursors.get(field_of(FLOOR, channel), BEFORE_ALL)))
+            if (is_new or at == BEFORE_ALL) and floor > id_of(at):
+                self._at[channel] = f"{floor[0]}-{floor[1]}"
         self._known_missed = int(cursors.get(f"{self.name}#missed", "0"))
+        self._passed = None
+        if count is not None:
+            home, read = id_of(self._at[""]), cursors.get(f"{self.name}#read")
+            exact = count.read_upto(home)
+            unknown = count.lost(home, int(read)) - (missed - self._known_missed) if read else 0
+            if unknown > 0:
+                missed = await self._count_missed(unknown)
+            self._passed = min(max(int(read or count.added), count.gone), count.added) if exact is None else exact
+        self._passed_missed = missed
         self._is_open = True
+
+    async def _register(self, missed: int, channels: list[str]) -> None:
+        tails = await asyncio.gather(*(self._tail(channel) for channel in channels))
+        first = dict(zip(channels, tails, strict=True))
+        fields = [part for channel, at in first.items() for part in (field_of(self.name, channel), at)]
+        # The home feed last: a consumer counts as known once that field stands.
+        fields = [*fields[2:], *fields[:2]]
+        with translated(self.plane.link):
+            pipe = self.plane.redis.pipeline(transaction=True)
+            pipe.hsetnx(self.plane.keys.feed_cursors(), f"{self.name}#missed", str(missed))
+            for at in range(0, len(fields), 2):
+                pipe.hsetnx(self.plane.keys.feed_cursors(), fields[at], fields[at + 1])
+            await pipe.execute()
+
+    async def _count_missed(self, count: int) -> int:
+        """Counted where trimming counts, so that the next batch tells it. How many that makes."""
+        keys = self.plane.keys
+        with translated(self.plane.link):
+            missed: int = await self.plane.redis.hincrby(keys.feed_missed(), self.name, count)
+        text = f"at least {count} entries of the change feed were removed from outside before {self.name} had them"
+        log.error("entries of the feed are missing", consumer=self.name, at_least=count)
+        await report(self.plane.link, keys, "feed_missed", f"points:feed:{self.name}", text)
+        return missed
 
     async def read(self, wait_ms: int = WAIT_MS) -> FeedBatch | None:
         """The next entries; None when none came in that time. What this object has read it does not read again, also
@@ -183,10 +223,12 @@ class FeedReader:
     def _batch(self, found: dict[str, Any], missed_reply: Any) -> FeedBatch | None:
         entries: list[FeedEntry] = []
         cursor: list[str] = []
+        rows_read = 0
         for channel, reply in found.items():
             rows = reply[0][1] if reply else ()
             if rows:
                 entries += filter(None, map(_entry, rows))
+                rows_read += len(rows)
                 self._at[channel] = last = rows[-1][0].decode()
                 cursor += (field_of(self.name, channel), last)
         missed = int(missed_reply or 0)
@@ -196,7 +238,11 @@ class FeedReader:
             entries.sort(key=lambda entry: id_of(entry.id))
         lost, self._known_missed = missed - self._known_missed, missed
         cursor += (f"{self.name}#missed", str(missed))
-        return FeedBatch(tuple(entries), lost, tuple(cursor))
+        if self._passed is not None:
+            self._passed += rows_read + missed - self._passed_missed
+            self._passed_missed = missed
+            cursor += (f"{self.name}#read", str(self._passed))
+        return FeedBatch(tuple(entries), lost, tuple(cursor), rows_read - len(entries))
 
     def _options(self) -> tuple[Any, ...]:
         return ("COUNT", self.count)
@@ -224,12 +270,6 @@ class FeedReader:
 def field_of(consumer: str, channel: str) -> str:
     """The field of a cursor in `points:cursors`."""
     return f"{consumer}@{channel}" if channel else consumer
-
-
-def id_of(text: str) -> tuple[int, int]:
-    """A stream id that can be compared."""
-    ms, _, number = text.partition("-")
-    return int(ms), int(number or 0)
 
 
 def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry | None:

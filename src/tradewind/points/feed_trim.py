@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from tradewind.points.feed import field_of, id_of
+from tradewind.points.feed import FLOOR, field_of
+from tradewind.points.feed_count import id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import report
@@ -45,13 +46,21 @@ class Trimmed(msgspec.Struct, frozen=True):
 async def trim_feed(plane: PointPlane) -> Trimmed:
     """For the leader, about once a second: remove what every consumer has behind it; past the bound of bytes remove the
     oldest and count for each consumer what it loses. A count may be too high by what was read and not yet committed."""
-    cursors, _, channels = await _stored(plane)
+    known, _, channels = await _stored(plane)
+    floors = {channel: await _slowest(plane, known, channel) for channel in channels}
+    # A consumer may become known right now. Said first, looked at again then: either it is seen here, or it sees how
+    # far this goes and begins behind that. So what it reads has no hole.
+    with translated(plane.link):
+        said = {field_of(FLOOR, channel): floor for channel, floor in floors.items()}
+        await plane.redis.hset(plane.keys.feed_cursors(), mapping=said)
+    cursors, _, _ = await _stored(plane)
     sizes: dict[str, int] = {}
     gone, missed = 0, dict[str, int]()
     with translated(plane.link):
-        for channel in channels:
+        for channel, floor in floors.items():
             client, key = plane.at(channel).redis, plane.keys.feed(channel)
-            gone += await client.xtrim(key, minid=await _slowest(plane, cursors, channel), approximate=False)
+            slowest = min([floor, *_positions(cursors, channel).values()], key=id_of)
+            gone += await client.xtrim(key, minid=slowest, approximate=False)
             sizes[channel] = await client.memory_usage(key, samples=SAMPLES) or 0
         total, bound = sum(sizes.values()), plane.settings.feed_max_bytes
         for channel, size in sizes.items() if total > bound else ():

@@ -1,0 +1,65 @@
+"""What the stream of the feed tells of itself: how many entries it ever had, and how many of them are gone, whoever
+removed them. Not in a cluster, where a consumer reads many streams."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import redis
+
+from tradewind.points.plane import PointPlane
+from tradewind.redis.connection import translated
+
+
+class StreamCount(NamedTuple):
+    """Entries ever added, those of them that were removed, and the ids of the first and the last one that are there;
+    0-0 when none is."""
+
+    added: int = 0
+    gone: int = 0
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (0, 0)
+
+    def read_upto(self, at: tuple[int, int]) -> int | None:
+        """How many of all entries lie behind a cursor, its own included; None when that cannot be told."""
+        if self.added == self.gone or self.last <= at:
+            return self.added
+        if self.first >= at:
+            return self.gone + (self.first == at)
+        return None
+
+    def lost(self, at: tuple[int, int], read: int) -> int:
+        """How many entries behind a cursor, that has `read` of them before it, are gone: at least so many. Of a feed
+        that was removed and made anew nobody knows; that counts as one."""
+        if self.first > at and self.gone < read:
+            return self.gone + 1
+        return max(0, self.gone - read)
+
+
+async def count_stream(plane: PointPlane) -> StreamCount | None:
+    """None in a cluster. Raises Unavailable."""
+    if plane.link.cluster:
+        return None
+    with translated(plane.link):
+        try:
+            info = await plane.redis.xinfo_stream(plane.keys.feed())
+        except redis.ResponseError as error:
+            if "no such key" in str(error):
+                return StreamCount()
+            raise
+    added, length = info["entries-added"], info["length"]
+    if not length:
+        return StreamCount(added, added)
+    return StreamCount(added, added - length, id_of(info["first-entry"][0]), id_of(info["last-entry"][0]))
+
+
+def id_of(text: str | bytes) -> tuple[int, int]:
+    """A stream id that can be compared."""
+    ms, _, number = (text.decode() if isinstance(text, bytes) else text).partition("-")
+    return int(ms), int(number or 0)
+
+
+def before(at: tuple[int, int]) -> tuple[int, int]:
+    """The id just before."""
+    ms, number = at
+    return (ms, number - 1) if number else (ms - 1, 2**64 - 1) if ms else at
