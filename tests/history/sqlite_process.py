@@ -22,6 +22,7 @@ from tradewind.history.sqlite_writer import Writer
 
 NAMES = [f"comsrv:1:m:{n}" for n in range(10)]
 BATCH = 200  # rows of each series
+MOST = 100  # batches of one process: what readers must look at does not grow with their slowness
 
 
 def batch_of(number: int) -> list[Row]:
@@ -39,15 +40,15 @@ def say(number: int) -> None:
 
 
 async def write(folder: Path) -> None:
-    """Says after each batch how many are stored; goes on behind what is there."""
+    """Says after each batch how many are stored; goes on behind what is there, and waits for its end after MOST."""
     in_small_portions()
     async with SqliteSink(folder, tail_rows=5000) as sink:
         (info,) = await sink.series(NAMES[0], 1, "") or [None]
-        number = (info.count if info else 0) // BATCH
-        while True:
-            await sink.write(batch_of(number))
-            number += 1
+        stored = (info.count if info else 0) // BATCH
+        for number in range(stored + 1, stored + 1 + MOST):
+            await sink.write(batch_of(number - 1))
             say(number)
+        await asyncio.Event().wait()
 
 
 async def read(folder: Path) -> None:

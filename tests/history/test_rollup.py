@@ -195,7 +195,8 @@ def test_hours_are_rolled_once_they_are_over_and_again_after_late_samples(tmp_pa
 
     def in_rollup() -> float:
         with reader.asking("look"):
-            return float(reader._rolled(1, HOUR, DAY0, DAY0 + HOUR)["total"].sum())
+            files = reader._rollups(HOUR, DAY0, DAY0 + HOUR)
+            return float(reader._rolled(1, files, DAY0, DAY0 + HOUR)["total"].sum())
 
     writer.write([Row(name, DAY0 + n * SECOND, 1.0, 0) for n in range(3 * 3600)])
     move_all(upkeep)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.history.query_sinks import DAY, DAY0, NOW, A, B, query_of
+from tests.history.query_sinks import DAY, DAY0, MINUTE, NOW, A, B, query_of
 from tests.history.test_outside_query import HOUR, batch, questions, steps, test_files_answer_like_plain_arithmetic
 from tradewind.history import sqlite, sqlite_parts, sqlite_reader
 from tradewind.history.aggregate import Line, cells_of
@@ -159,3 +159,22 @@ def test_small_pieces_answer_like_plain_arithmetic(first: Any, steps: Any, asked
         patch.setattr(sqlite_parts, "MAX_PART", 4)
         patch.setattr(sqlite, "SHORT", 30)
         arithmetic(first, steps, asked)
+
+
+async def test_years_without_samples_cost_a_question_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    real = Reader._rolled
+
+    def rolled(self: Reader, id_: int, files: Any, from_ms: int, to_ms: int) -> Any:
+        looks.append((from_ms, to_ms))
+        return real(self, id_, files, from_ms, to_ms)
+
+    async with SqliteSink(tmp_path, now=lambda: 2 * DAY0) as sink:
+        await sink.write([Row(A, DAY0 + n * MINUTE, 1.0, 0) for n in range(3 * 1440)])
+        await sink.keep_up()
+        monkeypatch.setattr(Reader, "_rolled", rolled)
+        for width in (MINUTE, HOUR):
+            looks.clear()
+            found = (await sink.buckets([A], 0, 2 * DAY0, width, ["count"], 10**6))[A]
+            assert sum(count for _, count in found) == 3 * 1440
+            assert 0 < len(looks) <= 15, "a year of rollups is a dozen looks, half a century many"

@@ -108,8 +108,10 @@ class Files:
                 _lay_out(connection, name.partition("-")[0].removesuffix(".db"))
             elif create and name == MAIN:
                 connection.execute(_KEPT)  # files of older versions have none
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, sqlite3.OperationalError) and not create and not path.exists():
+                return None  # dropped or set aside between two looks at it
             raise
         return connection
 

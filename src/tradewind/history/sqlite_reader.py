@@ -147,10 +147,15 @@ class Reader(Connections):
             begin, end = inner
             yield from self._cells(id_, recent, from_ms, begin, bucket_ms, levels[1:], gap_ms)
             hours = self._hours_of_samples(id_, recent, begin, end)
-            at = begin
-            while at < end:
-                until = min(at + ROLLED_MS, end)
-                rolled = self._rolled(id_, levels[0], at, until)
+            files = self._rollups(levels[0], begin, end)
+            # Whoever asks for all that there is does not pay for the years in which there is nothing.
+            known = [(each.start_ms, each.end_ms) for each in files]
+            known += [(hour * HOUR_MS, (hour + 1) * HOUR_MS) for hour in (min(hours), max(hours))] if hours else []
+            at = max(begin, min((low for low, _ in known), default=end) // DAY_MS * DAY_MS)
+            last = min(end, max((-(-high // DAY_MS) * DAY_MS for _, high in known), default=begin))
+            while at < last:
+                until = min(at + ROLLED_MS, last)
+                rolled = self._rolled(id_, files, at, until)
                 for start, stop in [*stretches(hours, at, until), (until, until)]:
                     a, b = np.searchsorted(rolled["first_ms"], (at, start))
                     yield rolled[a:b]
@@ -171,11 +176,14 @@ class Reader(Connections):
                         hours.update(hours_not_rolled(db, id_))
         return hours
 
-    def _rolled(self, id_: int, width_ms: int, from_ms: int, to_ms: int) -> Cells:
-        kind = "hour" if width_ms == HOUR_MS else "minute"
+    def _rollups(self, width_ms: int, from_ms: int, to_ms: int) -> list[Partition]:
+        files = self.files.partitions("hour" if width_ms == HOUR_MS else "minute")
+        return [each for each in files if each.end_ms > from_ms and each.start_ms < to_ms]
+
+    def _rolled(self, id_: int, files: Sequence[Partition], from_ms: int, to_ms: int) -> Cells:
         blobs: list[bytes] = []
         low, high = id_ << 22 | from_ms // HOUR_MS, id_ << 22 | (to_ms - 1) // HOUR_MS
-        for partition in self.files.partitions(kind):
+        for partition in files:
             if partition.end_ms > from_ms and partition.start_ms < to_ms:
                 with self.fenced(partition):
                     db = self.file(partition.name)
@@ -202,7 +210,7 @@ class Reader(Connections):
         if len(line.ts):
             return int(line.ts[-1]), float(line.value[-1])
         for width in (MINUTE_MS, HOUR_MS):  # raw samples may be gone already
-            cells = self._rolled(id_, width, from_ms, ts_ms)
+            cells = self._rolled(id_, self._rollups(width, from_ms, ts_ms), from_ms, ts_ms)
             cells = cells[(cells["last_ms"] >= from_ms) & (cells["last_ms"] < ts_ms)]
             if len(cells):
                 return int(cells["last_ms"][-1]), float(cells["last"][-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -10,9 +11,11 @@ import structlog
 from tradewind.clock import now_ms
 from tradewind.errors import TradewindError, Unavailable
 from tradewind.history.lag import FeedLag
-from tradewind.history.spool import Spool
 from tradewind.points.plane import PointPlane
 from tradewind.redis.faults import report
+
+if TYPE_CHECKING:
+    from tradewind.history.spool import Spool
 
 log = structlog.get_logger(__name__)
 #: The same trouble is told again after this long at the soonest.
