@@ -36,7 +36,7 @@ from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
-from tradewind.tasks.leader import Leadership
+from tradewind.tasks.leader import Leadership, either
 
 log = structlog.get_logger(__name__)
 TICK_S = 1.0
@@ -92,9 +92,9 @@ class HistoryRecorder:
                         await self._term(lead, epoch, stop)
                     except* Unavailable as errors:
                         log.warning("history_waits", recorder=self.id, error=str(errors.exceptions[0]))
-                    await _wait(TROUBLE_PAUSE_S, stop)
+                    await either(stop, timeout_s=TROUBLE_PAUSE_S)
                 else:
-                    await _wait(TICK_S, stop, lead.changed)
+                    await either(stop, lead.changed, timeout_s=TICK_S)
                     lead.changed.clear()
                 if not stop.is_set() and not lead.epoch:
                     await self._drain_while_standing_by(lead, stop)
@@ -281,12 +281,3 @@ class HistoryRecorder:
                 pass
             finally:
                 await asyncio.to_thread(self._spool.close)
-
-
-async def _wait(timeout_s: float, *events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for wait in waits:
-            wait.cancel()
