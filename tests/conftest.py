@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -14,9 +15,11 @@ import redis
 import typer
 
 from tests import servers
+from tests.process import code_path
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings
 
+os.environ["PYTHONPATH"] = code_path()  # children run the code under test
 _nodes: list[servers.Server] = []
 
 

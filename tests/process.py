@@ -29,6 +29,9 @@ import pytest
 PORTS = range(12_000, 22_000)
 START_S = 60.0
 _chance = random.SystemRandom()  # hypothesis seeds the shared generator
+ROOT = Path(__file__).resolve().parents[1]
+#: For every child: the code under test comes from this tree, never from an installed copy.
+CODE_PATH = os.pathsep.join([str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 _live: set[Server] = set()
 _pid = os.getpid()
@@ -36,6 +39,11 @@ _pid = os.getpid()
 
 class PortTaken(RuntimeError):
     pass
+
+
+def code_path(*folders: str | Path) -> str:
+    """A PYTHONPATH with `folders` before the code under test."""
+    return os.pathsep.join([*map(str, folders), CODE_PATH])
 
 
 def missing(program: str, package: str) -> NoReturn:

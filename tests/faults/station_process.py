@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.process import die_with_parent, wait_for
+from tests.process import code_path, die_with_parent, wait_for
 
 HERE = Path(__file__).parent
 LEASE_S = 3
@@ -103,7 +103,7 @@ class Site:
         """Start the roles (none = `tradewind up`); `scheduler_id="a"` sets TRADEWIND_SCHEDULER_ID."""
         env = {name: value for name, value in os.environ.items() if not name.startswith("TRADEWIND_")}
         env |= {
-            "PYTHONPATH": str(HERE),
+            "PYTHONPATH": code_path(HERE),
             "FAULT_LEDGER": str(self.ledger_path),
             "TRADEWIND_IMPORTS": "fault_tasks",
             "TRADEWIND_DATA_DIR": str(self.data_dir),

@@ -74,15 +74,12 @@ def libmodbus_server(ledger: Path) -> Iterator[Server]:
         ctypes.CDLL(LIBRARY)
     except OSError:
         missing(LIBRARY, "libmodbus5")
-    root = Path(__file__).parents[2]
 
     def make(folder: Path) -> Server:
         port = free_port()
         argv = [sys.executable, "-m", "tests.points.libmodbus_server", str(port), str(ledger)]
         url = f"tcp://127.0.0.1:{port}"
-        return Server(
-            argv, port=port, url=url, folder=folder, is_ready=lambda: accepts(port), env={"PYTHONPATH": str(root)}
-        )
+        return Server(argv, port=port, url=url, folder=folder, is_ready=lambda: accepts(port))
 
     with running(make) as server:
         yield server

@@ -89,15 +89,11 @@ async def serve(port: int, options: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def modbus_server(**options: Any) -> Iterator[Server]:
-    root = Path(__file__).parents[2]
 
     def make(folder: Path) -> Server:
         port = free_port()
         argv = [sys.executable, "-m", "tests.points.modbus_server", str(port), json.dumps(options)]
-        env = {"PYTHONPATH": str(root)}
-        return Server(
-            argv, port=port, url=f"tcp://127.0.0.1:{port}", folder=folder, is_ready=lambda: accepts(port), env=env
-        )
+        return Server(argv, port=port, url=f"tcp://127.0.0.1:{port}", folder=folder, is_ready=lambda: accepts(port))
 
     with running(make) as server:
         yield server

@@ -16,7 +16,6 @@ from asyncua.server.user_managers import User, UserRole
 from tests.process import Server, accepts, free_port, running
 
 URI = "urn:tradewind:test"
-ROOT = Path(__file__).resolve().parents[2]
 VARIABLES = {
     "Power": (0.0, ua.VariantType.Double),
     "Count": (0, ua.VariantType.Int32),
@@ -65,7 +64,6 @@ def opcua_server(*user: str) -> Iterator[Server]:
             url=f"opc.tcp://127.0.0.1:{port}/",
             folder=folder,
             is_ready=lambda: accepts(port),
-            env={"PYTHONPATH": str(ROOT)},
         )
 
     with running(make) as server:

@@ -80,13 +80,10 @@ async def test_channels_are_shared_evenly_and_stay_where_they_are(site: Site) ->
 async def test_a_killed_process_is_replaced_within_one_and_a_half_leases(redis_7: Server, site: Site) -> None:
     lease_s = 2.0
     await site.store.put([virtual_channel()])
-    root = str(Path(__file__).parents[2])
     argv = [sys.executable, "-m", "tests.points.acquisition_process", redis_7.url, site.settings.key_prefix, "first"]
 
     def make(folder: Path) -> Server:
-        return Server(
-            [*argv, str(lease_s)], port=0, url="", folder=folder, is_ready=lambda: True, env={"PYTHONPATH": root}
-        )
+        return Server([*argv, str(lease_s)], port=0, url="", folder=folder, is_ready=lambda: True)
 
     with running(make) as process:
         await site.online("1")

@@ -13,7 +13,7 @@ import yaml
 from tests.cli.conftest import station_process
 from tests.docs_reader import ROOT, Reader, blocks, write_file
 from tests.points.modbus_server import modbus_server
-from tests.process import Server, accepts, free_port, running
+from tests.process import Server, accepts, code_path, free_port, running
 from tradewind.errors import Invalid
 from tradewind.points.channel_check import validate_channel
 from tradewind.points.channel_file import load_folder
@@ -140,7 +140,7 @@ def test_a_driver_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for _, text in shown:
         write_file(tmp_path, text)
     install(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", code_path(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
 
     def make(folder: Path) -> Server:
