@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Without compiled files each of the hundreds of processes that the tests start compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules clean
+.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules mutants mutants-map clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,12 @@ bench-history: $(STAMP) ## history: both sinks, end to end, trends, against clie
 	@PYTHON=$(BIN)/python sh bench/history/setup_peers.sh .bench-venvs
 	@$(BIN)/python bench/history/run.py $(ARGS)
 
+mutants-map: $(STAMP) servers ## record which test runs which line; mutants needs it, again after larger changes
+	@$(BIN)/python scripts/mutants/run.py --map --jobs $(JOBS)
+
+mutants: $(STAMP) servers ## a sample of small mistakes, which of them the tests notice; ARGS="'*/rules/*' --per-file 5"
+	@$(BIN)/python scripts/mutants/run.py $(ARGS)
+
 clean: ## remove what these targets made; a station's data stays
-	@rm -rf $(VENV) .bench-venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) .bench-venvs .mutants build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
