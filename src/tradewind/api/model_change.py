@@ -40,7 +40,7 @@ def read_change(document: Any, now: Definitions) -> ModelChange:
 
 
 def _of_removed(noun: str, where: str, given: dict[str, Any], known: dict[str, Any], put: list[Any]) -> list[Problem]:
-    names = {_name(noun, document) for document in put}
+    names = {name for name in (_name(noun, document) for document in put) if isinstance(name, str)}
     problems = []
     for at, name in enumerate(given.get(where, [])):
         if not isinstance(name, str) or name not in known:

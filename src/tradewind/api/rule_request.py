@@ -54,7 +54,8 @@ def read_change(document: Any, known: Collection[str]) -> RuleChange:
     if not problems and not any(given.values()):
         problems.append(Problem("nothing_asked", "rules", "give rules or groups, or ids of rules to remove"))
     if not problems:
-        put = {document.get("id") for document in given.get("rules", []) if isinstance(document, dict)}
+        ids = [document.get("id") for document in given.get("rules", []) if isinstance(document, dict)]
+        put = {rule_id for rule_id in ids if isinstance(rule_id, str)}
         for at, name in enumerate(given.get("remove", [])):
             if not isinstance(name, str) or name not in known:
                 problems.append(Problem("unknown_rule", f"remove[{at}]", f"there is no rule {str(name)[:64]!r}"))
