@@ -28,11 +28,12 @@ from tradewind.flows.store import FlowStore
 from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
+from tradewind.recovery.service import Recovery
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
-from tradewind.station_health import StationHealth
+from tradewind.station_health import Look, StationHealth
 from tradewind.station_history import HistoryRoom
 from tradewind.station_points import PointRoom
 from tradewind.station_rules import RuleRoom
@@ -92,7 +93,9 @@ class Station:
         self.scheduler: Scheduler | None = None
         #: Where signals can be watched: the broker's exchange, or one inside this process.
         self.exchange: Exchange = exchange or MemoryExchange()
-        self._health = StationHealth(self.plane, facts, sql, self.control, [self.rules.look, self.history.look])
+        self.recovery = Recovery(self.plane, sql, self.name)
+        looks: list[Look] = [self.recovery.look, self.rules.look, self.history.look]
+        self._health = StationHealth(self.plane, facts, sql, self.control, looks)
         discover()
         python_node.allow(settings.flows.code_nodes)
         use_points(self.points)
@@ -107,6 +110,8 @@ class Station:
         async with asyncio.TaskGroup() as group:
             running: dict[str, list[asyncio.Task[None]]] = {role: [] for role in ROLES}
             watches: list[asyncio.Task[None]] = []
+            ending = asyncio.Event()
+            keeping = group.create_task(self.recovery.run(ending), name="recovery")
             if "scheduler" in self.roles:
                 from tradewind.tasks.scheduler import Scheduler
 
@@ -139,6 +144,8 @@ class Station:
             for role in ("api", *served, "worker", "scheduler"):
                 stops[role].set()
                 await asyncio.gather(*running[role], return_exceptions=True)
+            ending.set()
+            await asyncio.gather(keeping, return_exceptions=True)
             for watch in watches:
                 watch.cancel()
 
@@ -188,6 +195,7 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
             stack.push_async_callback(exchange.close)
         station = Station(settings, roles, link, facts, sql, exchange)
         stack.push_async_callback(station.history.close)
+        await station.recovery.check_in()
         yield station
 
 

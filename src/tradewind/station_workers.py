@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 
 from tradewind import clock
 from tradewind.errors import Conflict
@@ -31,6 +33,9 @@ from tradewind.tasks.periodic import Schedule, ScheduleStore, parse_every
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.worker import Worker
 
+log = structlog.get_logger(__name__)
+#: How often a worker looks whether Redis still has what it announced.
+ANNOUNCED_S = 2.0
 #: What a task of a node type is given; only a flow submits one.
 NODE_SIGNATURE = Signature(
     params=[
@@ -87,14 +92,28 @@ class WorkerRoom:
             signals = SignalHost(self._exchange, self._flows, lambda: (worker.store, worker.capacity), worker.start)
             worker.listeners.append(lambda verb: signals.news.set() if verb == "host" else None)
             self.jobs.append(("signal host", signals.run))
-        await self._types.announce()
         heavy = [f.name for f in functions if f.is_cpu]
         if heavy:
             workers.append(self._make_one(f"{worker_id[:60]}-cpu", cpu, settings.processes, heavy))
-        for function in functions:
+        await self._announce()
+        self.jobs.append(("announcements", self._keep_announced))
+        return workers
+
+    async def _announce(self) -> None:
+        """Tell what lives in code and no worker record says: node types, and periodic tasks."""
+        await self._types.announce()
+        for function in registry.all():
             if function.schedule is not None:
                 await ScheduleStore(self._plane).set(_schedule_of(function.name, function.schedule))
-        return workers
+
+    async def _keep_announced(self) -> None:
+        """Announce again when Redis has lost it. A periodic task that somebody removed is not brought back by this:
+        node types, which nobody removes, tell a loss."""
+        while True:
+            await asyncio.sleep(ANNOUNCED_S)
+            if not await self._types.is_announced():
+                log.warning("announces_again", reason="Redis has lost the node types of this worker")
+                await self._announce()
 
     def _make_one(
         self, worker_id: str, executor: Executor, capacity: int, types: Sequence[str], host: FlowHost | None = None

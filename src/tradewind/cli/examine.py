@@ -7,6 +7,8 @@ import time
 from collections import Counter
 from typing import Any
 
+import msgspec
+
 from tradewind.cli.check import Check, bounded
 from tradewind.cli.examine_flows import flows
 from tradewind.cli.examine_history import history
@@ -14,6 +16,7 @@ from tradewind.cli.examine_plant import channels, feed, models
 from tradewind.cli.examine_rules import alarms, notifications, rules
 from tradewind.clock import iso
 from tradewind.errors import TradewindError
+from tradewind.recovery.watch import RESTORE, Loss
 from tradewind.redis.connection import Link, open_link, server_facts, translated
 from tradewind.redis.embedded import socket_of
 from tradewind.redis.keys import Keys
@@ -46,7 +49,7 @@ async def examine(settings: Settings) -> list[Check]:
     try:
         plane = Plane(link, settings)
         checks = [Check("redis", "ok", f"reachable at {link}")]
-        looks = (_server, _memory, _clock, _leader, _workers, _queues, _outbox, flows)
+        looks = (_station, _server, _memory, _clock, _leader, _workers, _queues, _outbox, flows)
         for look in (*looks, channels, feed, models, rules, alarms, notifications, history, _keys):
             try:
                 checks += await look(plane)
@@ -69,6 +72,22 @@ async def _open(settings: Settings) -> Link:
         await link.close()
         raise
     return link
+
+
+async def _station(plane: Plane) -> list[Check]:
+    """Whose Redis this is, and whether a process of the station has found that its data are gone."""
+    with translated(plane.link):
+        found, mark = await plane.redis.mget(plane.keys.station_id(), plane.keys.station_loss())
+    if found:
+        return [Check("station", "ok", found.decode(errors="replace"))]
+    if mark:
+        try:
+            detail = str(msgspec.json.decode(mark, type=Loss))
+        except msgspec.MsgspecError:
+            detail = "Redis came back without the data of this station"
+        return [Check("station", "fail", detail, f"{RESTORE}; see docs/recovery.md")]
+    hint = "start it with the scheduler, api or alarmsrv role, which have SQL; if it runs, its data may be gone"
+    return [Check("station", "warn", "no station has an id in this Redis", hint)]
 
 
 async def _server(plane: Plane) -> list[Check]:

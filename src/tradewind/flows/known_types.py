@@ -46,6 +46,13 @@ class KnownTypes:
             with translated():
                 await self.plane.tasks.redis.hset(self.plane.keys.node_types(), mapping=found)
 
+    async def is_announced(self) -> bool:
+        """Whether Redis knows all types of this process; if not, it has lost them."""
+        names = list(self.registry.describe())
+        with translated():
+            found = await self.plane.tasks.redis.hmget(self.plane.keys.node_types(), names) if names else []
+        return all(data is not None for data in found)
+
     async def all(self, *, fresh: bool = False) -> dict[str, NodeType]:
         if fresh or time.monotonic() - self._read_at > FRESH_S:
             self._others = await self._read()

@@ -546,6 +546,16 @@ class Keys:
         """hash; reader of a stream (faults, alarm journal) → id of the last entry whose effect it has stored. Until removed. The readers."""
         return f"{self.p}station:cursors"
 
+    # the station itself
+
+    def station_id(self) -> str:
+        """string; id of the station that this Redis belongs to, which SQL knows too: a Redis without it has lost its data. No TTL. StationWatch."""
+        return f"{self.p}station:id"
+
+    def station_loss(self) -> str:
+        """string; JSON station, since_ms, by: Redis has lost the data of that station. Until they are restored, or the loss is accepted. StationWatch."""
+        return f"{self.p}station:loss"
+
     # notifications
 
     def notify_policy(self) -> str:

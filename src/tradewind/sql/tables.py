@@ -14,6 +14,7 @@ FlowId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgre
 #: Nodes and handles; four of them in one key still fit into an index page of PostgreSQL.
 Name = String(128).with_variant(postgresql.VARCHAR(128, collation="C"), "postgresql")
 AlarmId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
+Word = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
 EntryId = String(64).with_variant(postgresql.VARCHAR(64, collation="C"), "postgresql")
 
 tasks = Table(
@@ -142,4 +143,24 @@ alarms_closed = Table(
     Column("record", Text, nullable=False),
     Index("alarms_closed_by_time", "created_ms", "id"),
     Index("alarms_closed_by_removal", "removed_ms"),
+)
+
+stations = Table(
+    "stations",
+    metadata,
+    Column("key_prefix", Word, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("copied_ms", BigInteger, nullable=False),
+)
+
+definition_copies = Table(
+    "definition_copies",
+    metadata,
+    Column("station_id", Word, primary_key=True),
+    Column("kind", Word, primary_key=True),
+    Column("id", TaskId, primary_key=True),
+    Column("digest", Text, nullable=False),
+    Column("copied_ms", BigInteger, nullable=False),
+    Column("body", Text, nullable=False),
 )

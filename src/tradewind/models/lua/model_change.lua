@@ -41,4 +41,7 @@ end
 for _, t in ipairs(texts) do redis.call('HSET', KEYS[2], t[1], t[2]) end
 for _, name in ipairs(dropped) do redis.call('HDEL', KEYS[2], name) end
 for k = 5, #KEYS do redis.call('UNLINK', KEYS[k]) end
+-- The first number after a loss of everything is none that anybody may remember from before.
+local t = redis.call('TIME')
+redis.call('SET', KEYS[4], string.format('%d%03d000', t[1], math.floor(t[2] / 1000)), 'NX')
 return { 1, tostring(redis.call('INCR', KEYS[4])) }

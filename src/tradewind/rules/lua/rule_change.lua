@@ -96,4 +96,7 @@ for _, id in ipairs(change.dropped) do
   redis.call('UNLINK', P .. 'group:' .. id, P .. 'group:' .. id .. ':rules')
   redis.call('SREM', KEYS[2], id)
 end
+-- The first number after a loss of everything is none that anybody may remember from before.
+local t = redis.call('TIME')
+redis.call('SET', KEYS[3], string.format('%d%03d000', t[1], math.floor(t[2] / 1000)), 'NX')
 return { 1, tostring(redis.call('INCR', KEYS[3])) }

@@ -45,10 +45,13 @@ function showBanner() {
   const silent = performance.now() - heardAt;
   const isStale = silent > STALE_AFTER;
   const banner = $("banner");
-  banner.hidden = Boolean(snapshot) && !isStale;
-  setData(banner, "state", isStale ? "lost" : "connecting");
+  const store = snapshot?.health?.parts?.store;
+  const isEmptied = store?.status === "down"; // Redis has lost the data of the station
+  banner.hidden = Boolean(snapshot) && !isStale && !isEmptied;
+  setData(banner, "state", isStale || isEmptied ? "lost" : "connecting");
   setData(document.body, "stale", String(Boolean(snapshot) && isStale));
-  if (snapshot) setText(banner, word("stale", clock(Date.parse(snapshot.at)), wholeSeconds(silent)));
+  if (isEmptied && !isStale) setText(banner, store.detail);
+  else if (snapshot) setText(banner, word("stale", clock(Date.parse(snapshot.at)), wholeSeconds(silent)));
   else setText(banner, word(isStale ? "neverSeen" : "connecting"));
 }
 
