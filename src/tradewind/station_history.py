@@ -90,20 +90,31 @@ class HistoryRoom:
             [
                 ("GET", keys.history_leader()),
                 ("HEXISTS", keys.feed_cursors(), CONSUMER),
-                ("HMGET", keys.history_status(), "sink", "spool_rows", "lag_ms", "at_ms", "spool_error"),
+                (
+                    "HMGET",
+                    keys.history_status(),
+                    "sink",
+                    "spool_rows",
+                    "lag_ms",
+                    "at_ms",
+                    "spool_error",
+                    "spool_elsewhere_bytes",
+                ),
             ]
         )
         if not leader:
             return {"hissrv": (False if cursor else None, "nobody records")}
-        sink, waiting, lag_ms, at_ms, spool_error = (text.decode() if text else "" for text in status)
+        sink, waiting, lag_ms, at_ms, spool_error, held = (text.decode() if text else "" for text in status)
         detail = f"{leader.decode()}; sink {sink or 'unknown'}"
         if waiting not in ("", "0"):
             detail += f"; {waiting} samples wait on disk"
+        if held not in ("", "0"):
+            detail += f"; {held} bytes wait in the spool of a process that hangs"
         if spool_error:
             detail += f"; {spool_error}"
         if not is_recording(leader.decode(), at_ms, now_ms()):
             return {"hissrv": (False, f"{detail}; it does not say that it records")}
-        is_well = sink != "away" and not spool_error
+        is_well = sink != "away" and not spool_error and held in ("", "0")
         return {"hissrv": (is_well, f"{detail}; {int(lag_ms or 0) / 1000:.1f} s behind")}
 
     async def _units(self, series: Sequence[str]) -> dict[str, str]:

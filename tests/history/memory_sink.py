@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tradewind.history.sample import Refused, Row
-from tradewind.history.sink import KeptFrom, Retained, SeriesInfo, Sink, SinkAway, SinkStats, Written
+from tradewind.history.sink import KeptFrom, Retained, Sample, SeriesInfo, Sink, SinkAway, SinkStats, Written
 
 
 class MemorySink(Sink):
@@ -59,8 +59,12 @@ class MemorySink(Sink):
         if self.is_away:
             raise SinkAway("the sink in memory is away", hint="wait")
 
-    async def read(self, *args: Any) -> Any:
-        raise NotImplementedError
+    async def read(self, series: Sequence[str], from_ms: int, to_ms: int, limit: int) -> dict[str, list[Sample]]:
+        self._check()
+        return {name: self._samples(name, from_ms, to_ms)[:limit] for name in series}
+
+    def _samples(self, name: str, from_ms: int, to_ms: int) -> list[Sample]:
+        return [(ts, *pair) for ts, pair in sorted(self.found.get(name, {}).items()) if from_ms <= ts < to_ms]
 
     async def buckets(self, *args: Any, **named: Any) -> Any:
         raise NotImplementedError

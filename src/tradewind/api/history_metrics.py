@@ -47,6 +47,11 @@ class HistoryFigures:
             ),
             GaugeMetricFamily("tradewind_history_spool_samples", "Samples that wait on disk.", told["spool_rows"]),
             GaugeMetricFamily("tradewind_history_spool_bytes", "Size of the spool.", told["spool_bytes"]),
+            GaugeMetricFamily(
+                "tradewind_history_spool_elsewhere_bytes",
+                "In spools that processes hang with.",
+                told["spool_elsewhere_bytes"],
+            ),
             GaugeMetricFamily("tradewind_history_behind", "Entries of the feed not yet stored.", told["behind"]),
             GaugeMetricFamily("tradewind_history_lag_seconds", "Age of the oldest of these.", told["lag_ms"] / 1000),
             GaugeMetricFamily("tradewind_history_seen_seconds", "When the recorder said this.", told["at_ms"] / 1000),

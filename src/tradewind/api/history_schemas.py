@@ -40,7 +40,7 @@ _RECORDER_WORDS = ("recorder", "sink", "sink_error", "policy_error", "spool_erro
 _RECORDER_NUMBERS = (
     "since_ms", "at_ms", "entries", "batches", "written", "spooled", "refused", "not_finite", "unreadable", "thinned",
     "missed", "dropped", "dropped_bytes", "dropped_age", "dropped_corrupt", "torn_bytes", "spool_rows", "spool_bytes",
-    "spool_oldest_ms", "behind", "lag_ms",
+    "spool_oldest_ms", "spool_elsewhere_bytes", "behind", "lag_ms",
 )  # fmt: skip
 _REFUSED: dict[str, Schema] = {"series": TEXT, "ts": {"type": "integer"}, "value": TEXT, "reason": TEXT}
 _PROBLEM: Schema = object_of({"code": TEXT, "path": TEXT, "hint": TEXT})

@@ -38,6 +38,9 @@ async def history(plane: Plane) -> list[Check]:
         detail = f"the sink is {told['sink']}: {told['sink_error'] or 'no reason given'}; samples wait on disk"
         found.append(Check("history sink", "fail" if told["sink"] == "away" else "warn", detail, hint))
     found.append(bounded("history spool", told["spool_bytes"], settings.spool_max_bytes, hint))
+    if told["spool_elsewhere_bytes"]:
+        detail = f"{told['spool_elsewhere_bytes']} bytes wait in a spool that another process holds and hangs with"
+        found.append(Check("history spool held", "fail", detail, "end that hissrv: whoever records delivers them then"))
     if told["spool_error"]:
         found.append(Check("history spool", "fail", told["spool_error"], "what the sink does not take has no place"))
     if told["lag_ms"] > LAG_S * 1000:

@@ -212,6 +212,9 @@ def _recorder(recorder: dict[str, Any]) -> list[tuple[str, Any]]:
         ("left out", _counts(left_out)),
         ("dropped", cell(_counts(dropped), "bold red" if recorder["dropped"] else "")),
     ]
+    if recorder["spool_elsewhere_bytes"]:
+        held = f"{size(recorder['spool_elsewhere_bytes'])} in the spool of a process that hangs"
+        pairs.append(("held", cell(held, "bold red")))
     if recorder["torn_bytes"]:
         pairs.append(("torn", f"{recorder['torn_bytes']} bytes cut off the spool's end at its start"))
     pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error", "spool_error") if recorder[name]]

@@ -11,10 +11,12 @@ import structlog
 
 from tradewind.errors import Unavailable
 from tradewind.history.columns import Columns
+from tradewind.history.late_rows import LateRows
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sink, SinkAway, Written
 from tradewind.history.spool import Spool
 from tradewind.history.spool_disk import SpoolFull
+from tradewind.history.spools import Spools
 from tradewind.history.status import Faults, Figures, words_of
 from tradewind.history.store import HistoryStore
 
@@ -23,6 +25,8 @@ log = structlog.get_logger(__name__)
 SLOW_S = 5.0
 #: How long the sink may be away before that is a fault.
 AWAY_S = 5.0
+#: How long another process may have a spool with rows before that is a fault: one that stands by has it for a moment.
+HELD_S = 5.0
 #: Rows of the spool that make one write.
 DRAIN_ROWS = 20_000
 #: Between tries while the sink is away.
@@ -34,19 +38,20 @@ FILES_HINT = "bring them back from a backup, or move them out of the folder of h
 
 
 class Delivery:
-    """`take` and `drain` run side by side; the spool is open."""
+    """`take` and `drain` run side by side; the spools are open."""
 
-    def __init__(self, sink: Sink, spool: Spool, store: HistoryStore, figures: Figures, faults: Faults) -> None:
+    def __init__(self, sink: Sink, spool: Spools, store: HistoryStore, figures: Figures, faults: Faults) -> None:
         self._sink = sink
         self._spool = spool
         self._store = store
         self._figures = figures
         self._faults = faults
+        self._late: dict[Spool, LateRows] = {}
         self._newest_ms = 0
         self._slow: asyncio.Task[Written] | None = None
         self._slow_rows: Sequence[Row] = ()
         self._is_waiting = asyncio.Event()
-        self._away_since = 0.0
+        self._away_since = self._held_since = 0.0
         self._pause_s = PAUSE_S
         self.look_for_rows()
 
@@ -74,6 +79,13 @@ class Delivery:
             await self._faults.set("history:spool", False, "history_disk_full", "the spool can be written")
             return
 
+    async def take_late(self, rows: Sequence[Row]) -> None:
+        """Rows of a term that is over: as `take`, but what the sink has under their keys stays."""
+        if self._spool.is_empty:
+            with contextlib.suppress(SinkAway):
+                rows = await LateRows(self._sink).missing(rows)
+        await self.take(rows)
+
     def newest_ms(self) -> int:
         """Time of the newest sample that went to the sink; 0 before the first."""
         return self._newest_ms
@@ -92,24 +104,29 @@ class Delivery:
     async def drain_some(self) -> bool:
         """Try to bring the oldest rows to the sink, and pause if it is away; False when none waited. They are read
         anew for each try, since the spool may have dropped them meanwhile."""
-        portion = await asyncio.to_thread(self._spool.peek, DRAIN_ROWS)
-        if portion is None:
+        found = await asyncio.to_thread(self._spool.peek, DRAIN_ROWS)
+        if found is None:
             return not self._spool.is_empty
+        spool, portion = found
         await self._await_slow(None)
+        rows = portion.rows
         try:
-            await self._wrote(portion.rows, await self._sink.write(portion.rows))
+            if portion.is_late:
+                late = self._late.setdefault(spool, LateRows(self._sink))
+                rows = await late.missing(rows)
+            await self._wrote(rows, await self._sink.write(rows))
         except SinkAway as error:
             self._not_ok("away", words_of(error))
             await asyncio.sleep(max(self._pause_s, min(error.retry_after_s or 0.0, MAX_RETRY_AFTER_S)))
             self._pause_s = min(MAX_PAUSE_S, self._pause_s * 2)
             return True
         self._pause_s = PAUSE_S
-        await asyncio.to_thread(self._spool.ack, portion.upto)
+        await asyncio.to_thread(self._spool.ack, spool, portion.upto)
         return True
 
     async def watch(self) -> None:
         """Once a second: what is too old goes, what went is told, and how the sink and its files do."""
-        await asyncio.to_thread(self._spool.expire, self._spool.steady_ms())
+        await asyncio.to_thread(self._spool.expire)
         figures, before = self._figures, self._figures.dropped
         figures.look_at(self._spool)
         if figures.dropped > before:
@@ -122,10 +139,21 @@ class Delivery:
         elif time.monotonic() - self._away_since > AWAY_S:
             text = f"the sink of history is {figures.sink}: {figures.sink_error}; samples wait on disk"
             await self._faults.set("history:sink", True, "history_sink_away", text)
+        await self._watch_other_spools()
         problems = await self._sink.problems()
         text = f"{'; '.join(problems[:5])} ({len(problems)} in all; {FILES_HINT})"
         text = text if problems else "no file of history is damaged"
         await self._faults.set("history:files", bool(problems), "history_files_damaged", text, problems)
+
+    async def _watch_other_spools(self) -> None:
+        count, now = self._spool.elsewhere_bytes, time.monotonic()
+        self._held_since = (self._held_since or now) if count else 0.0
+        is_held = bool(count) and now - self._held_since >= HELD_S
+        self._figures.spool_elsewhere_bytes = count if is_held else 0
+        text = f"{count} bytes of samples wait in a spool that another process has open and does not deliver from; "
+        text += "they are delivered when it goes on, or is ended"
+        text = text if is_held else "no process keeps samples from the sink"
+        await self._faults.set("history:spool-held", is_held, "history_spool_held", text)
 
     async def _write_now(self, rows: Sequence[Row]) -> bool:
         """False when the sink is away, or has not answered yet."""

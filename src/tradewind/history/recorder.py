@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import structlog
@@ -27,8 +27,8 @@ from tradewind.history.policy_memory import PolicyMemory
 from tradewind.history.retention import Retention
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sample, Sink, SinkAway
-from tradewind.history.spool import Spool
 from tradewind.history.spool_opener import SpoolOpener
+from tradewind.history.spools import Spools
 from tradewind.history.status import Faults, Figures
 from tradewind.history.store import CONSUMER, HistoryStore
 from tradewind.history.untold import Untold
@@ -67,7 +67,7 @@ class HistoryRecorder:
         self.is_leading = False
         settings = plane.all_settings.history
         self._sink = sink
-        self._spool = Spool(folder, settings.spool_max_bytes, settings.spool_max_age_s)
+        self._spool = Spools(folder, settings.spool_max_bytes, settings.spool_max_age_s)
         self._store = HistoryStore(plane.link, plane.keys)
         self._faults = Faults(plane)
         self._opener = SpoolOpener(self._spool, self.figures, self._faults)
@@ -109,7 +109,7 @@ class HistoryRecorder:
         delivery: Delivery | None = None
         try:
             self.figures.go_on_from(await self._store.status())
-            await self._opener.open()
+            await self._opener.open(epoch)
             self._batcher.restart()
             self._lag = FeedLag(self.plane, CONSUMER)
             await self._policy.look(is_first=True)
@@ -128,10 +128,11 @@ class HistoryRecorder:
             try:
                 async with asyncio.TaskGroup() as group:
                     draining = group.create_task(delivery.drain(), name="history drain")
-                    telling = group.create_task(self._tell(delivery), name="history status")
+                    telling = group.create_task(self._tell(delivery, epoch), name="history status")
                     retaining = group.create_task(self._retention.run(delivery.newest_ms), name="history retention")
-                    storing = group.create_task(self._store_batches(hand, delivery, reader), name="history store")
-                    if await self._read(reader, hand, lead, epoch, stop):
+                    keeping = self._store_batches(hand, delivery, reader, lambda: lead.is_held(epoch))
+                    storing = group.create_task(keeping, name="history store")
+                    if await self._read(reader, hand, lambda: lead.is_held(epoch) and not storing.done(), stop):
                         await asyncio.wait({storing}, timeout=STOP_S)
                     is_over = stop.is_set()
                     for task in (draining, telling, retaining, storing):
@@ -139,10 +140,11 @@ class HistoryRecorder:
             except* Unavailable:
                 await self._save(hand, delivery)
                 raise
-            if not is_over:  # the lead is lost, as it is by a Redis that hangs
+            if not is_over:  # the lead is lost, as it is by a Redis that hangs; another one may record
                 await self._save(hand, delivery)
-            with contextlib.suppress(Unavailable):
-                await self._tell_once(delivery)
+            else:
+                with contextlib.suppress(Unavailable):
+                    await self._tell_once(delivery)
         finally:
             self.is_leading = False
             await reader.close()
@@ -154,16 +156,16 @@ class HistoryRecorder:
         self,
         reader: FeedReader,
         hand: InHand,
-        lead: HistoryLead,
-        epoch: int,
+        is_stored: Callable[[], bool],
         stop: asyncio.Event,
     ) -> bool:
-        """Until the lead is lost or `stop` is set. True when everything that was read is in the queue, with its end."""
+        """Until nobody stores any more (the lead is lost) or `stop` is set. True when everything that was read is in
+        the queue, with its end."""
         batcher = self._batcher
         batch: Batch | None = None
 
         def goes_on() -> bool:
-            return lead.epoch == epoch and not stop.is_set()
+            return is_stored() and not stop.is_set()
 
         while goes_on():
             wait_s = min(batcher.wait_s(time.monotonic()), TICK_S)
@@ -186,13 +188,14 @@ class HistoryRecorder:
         return await hand.put(None, TICK_S)
 
     async def _save(self, hand: InHand, delivery: Delivery) -> None:
-        """Redis went away, and may come back without what was read: that is stored, only the cursor waits."""
+        """Redis went away, and may come back without what was read: that is stored, only the cursor waits. Whoever
+        leads next may have stored newer values by now."""
         whole = hand.rest()
         if (last := self._batcher.take(time.monotonic(), is_last=True)) is not None:
             whole.join(last)
         try:
             async with asyncio.timeout(STOP_S):
-                await delivery.take(whole.rows)
+                await delivery.take_late(whole.rows)
         except TimeoutError:
             log.warning("what was read could not be stored; it is read again", rows=len(whole.rows))
 
@@ -228,11 +231,18 @@ class HistoryRecorder:
             last = found.get(name)
             self._batcher.thinner.seed(name, Row(name, *last) if last is not None else None)
 
-    async def _store_batches(self, hand: InHand, delivery: Delivery, reader: FeedReader) -> None:
+    async def _store_batches(
+        self, hand: InHand, delivery: Delivery, reader: FeedReader, is_held: Callable[[], bool]
+    ) -> None:
+        """Until the end comes, or the lead is not held any more: what is in hand then is for `_save`."""
         is_end = False
         while not is_end:
             batch, is_end = await hand.gathered()
+            if not is_held():
+                return
             await delivery.take(batch.rows)
+            if not is_held():
+                return
             hand.stored()
             cursor = tuple(part for item in batch.cursor.items() for part in item)
             if cursor:
@@ -242,13 +252,15 @@ class HistoryRecorder:
             self._lag.stored += batch.entries
             self.figures.entries += batch.entries
 
-    async def _tell(self, delivery: Delivery) -> None:
+    async def _tell(self, delivery: Delivery, epoch: int) -> None:
         while True:
             await self._policy.look()
-            if not self._spool.is_open:
-                with contextlib.suppress(Unavailable):
-                    await self._opener.open()
-                    delivery.look_for_rows()
+            with contextlib.suppress(Unavailable):
+                if self._spool.is_open:
+                    await asyncio.to_thread(self._spool.look_around)
+                else:
+                    await self._opener.open(epoch)
+                delivery.look_for_rows()
             await self._tell_once(delivery)
             await asyncio.sleep(TICK_S)
 
@@ -266,13 +278,13 @@ class HistoryRecorder:
         await self._store.put_status(figures.fields())
 
     async def _drain_while_standing_by(self, lead: HistoryLead, stop: asyncio.Event) -> None:
-        """What a term of this folder left is brought to the sink also when another process records; for a moment only,
-        since the one that records may share the folder."""
-        if not any(self._spool.folder.glob("*.seg")):
+        """What a term of this data folder left is brought to the sink also when another process records; for a moment
+        only, since the one that records may share the folder."""
+        if not self._spool.is_anything_left:
             return
         with contextlib.suppress(Unavailable):
-            await asyncio.to_thread(self._spool.open)
             try:
+                await asyncio.to_thread(self._spool.open_left)
                 delivery = Delivery(self._sink, self._spool, self._store, self.figures, self._faults)
                 async with asyncio.timeout(TICK_S):
                     while not lead.epoch and not stop.is_set() and await delivery.drain_some():

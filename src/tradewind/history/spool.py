@@ -22,7 +22,7 @@ from tradewind.clock import now_ms as wall_ms
 from tradewind.errors import Unavailable
 from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
-from tradewind.history.spool_disk import is_at, sync_folder, trouble
+from tradewind.history.spool_disk import SpoolFull, is_at, sync_folder, trouble
 from tradewind.history.spool_file import packed, read_heads, record, without_torn_tail
 from tradewind.history.spool_position import Dropped, Position
 from tradewind.history.spool_segment import Segment
@@ -34,10 +34,11 @@ SHARE = 8
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """The oldest rows; `upto` is what `ack` takes."""
+    """The oldest rows; `upto` is what `ack` takes. `is_late`: another recorder has stored newer ones since."""
 
     rows: Columns
     upto: int
+    is_late: bool = False
 
 
 class Spool:
@@ -61,11 +62,14 @@ class Spool:
         self._next_row = self._number = 0
         self._steady_from_ms = 0
 
-    def open(self) -> None:
-        """Find what a former process left, without its torn tail. Raises Unavailable: `spool_taken`, `spool_broken`."""
+    def open(self, term: int | None = None) -> None:
+        """Find what a former process left, without its torn tail. `term`: of the recorder that opens it to append; what
+        waits here is late unless this term or the one before it wrote it. Without one everything that waits is late.
+        Raises Unavailable: `spool_taken`, `spool_broken`."""
         with self._guarded():
             try:
                 self._open()
+                self._judge_age(term)
             except BaseException:
                 self._close()
                 raise
@@ -81,6 +85,11 @@ class Spool:
     def steady_ms(self) -> int:
         """Now, for `append` and `expire`."""
         return self._steady_from_ms + time.monotonic_ns() // 1_000_000
+
+    @property
+    def term(self) -> int:
+        """Of the recorder that appended last; 0 when it is not known."""
+        return self._position.term
 
     @property
     def dropped(self) -> Dropped:
@@ -105,17 +114,31 @@ class Spool:
     def is_empty(self) -> bool:
         return not any(segment.heads for segment in tuple(self._segments))
 
-    def append(self, rows: Sequence[Row], now_ms: int) -> None:
-        """On disk when it returns. Raises SpoolFull, Unavailable; nothing of it is kept then."""
+    def append(self, rows: Sequence[Row], now_ms: int, elsewhere_bytes: int = 0) -> None:
+        """On disk when it returns. `elsewhere_bytes`: of the bound, what other spools have. Raises SpoolFull,
+        Unavailable; nothing of it is kept then."""
         payload = packed(rows)
         with self._guarded():
             self._make_again_if_gone()
             self._expire(now_ms)
             _, raw = record(payload, len(rows), self._next_row, now_ms, 0)
-            while self._segments and self.size_bytes + len(raw) > self._max_bytes:
-                self._position.dropped.bytes += self._drop_oldest()
-                self._position.store()
+            if elsewhere_bytes and elsewhere_bytes + len(raw) > self._max_bytes:
+                hint = (
+                    "end the process that hangs, or raise history.spool_max_bytes; the change feed holds on meanwhile"
+                )
+                raise SpoolFull(f"spools of other processes fill the bound of {self._max_bytes} bytes", hint=hint)
+            while self._segments and self.size_bytes + elsewhere_bytes + len(raw) > self._max_bytes:
+                self._drop_for_size()
             self._write(payload, len(rows), now_ms)
+
+    def drop_oldest(self) -> bool:
+        """Drop the oldest segment for the bytes it takes, and count its rows; False when there is none. Raises
+        Unavailable."""
+        with self._guarded():
+            if self._segments:
+                self._drop_for_size()
+                return True
+            return False
 
     def expire(self, now_ms: int) -> None:
         """Drop segments that are too old. Raises Unavailable."""
@@ -130,10 +153,11 @@ class Spool:
                 segment = next((segment for segment in self._segments if segment.heads), None)
                 if segment is None:
                     return None
-                upto = self._pass_hole(segment)
-                rows, upto = segment.read(upto, max_rows)
+                first = self._pass_hole(segment)
+                late = self._position.late
+                rows, upto = segment.read(first, max_rows, late if first < late else None)
                 if rows:
-                    return Portion(rows, upto)
+                    return Portion(rows, upto, first < late)
                 bad = segment.heads[0]
                 log.error("a record of the spool is broken and left out", file=str(segment.path), rows=bad.rows)
                 self._position.dropped.corrupt += bad.rows
@@ -170,7 +194,7 @@ class Spool:
         try:
             fcntl.flock(self._folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            hint = "one process records per data folder; give each its own data_dir"
+            hint = "another recorder appends to it, or hangs; `tradewind history stats` names who records"
             raise Unavailable(f"another process has {self.folder} open", code="spool_taken", hint=hint) from None
         self._place = position = Position(self.folder / "position")
         self._number = self.torn_bytes = lost = 0
@@ -192,17 +216,25 @@ class Spool:
         position.dropped.corrupt += lost
         self._done_upto(position.done)
 
+    def _judge_age(self, term: int | None) -> None:
+        position = self._position
+        if term is None or (not self.is_empty and term not in (position.term, position.term + 1)):
+            position.late = self._next_row
+        if term is not None:
+            position.term = term
+        position.store()
+
     def _make_again_if_gone(self) -> None:
         """Somebody removed the folder, and what waited in it: what goes to files without a name would be lost."""
         if self._active >= 0 and not os.fstat(self._active).st_nlink:
             self._seal()
         if self._folder_lock < 0 or is_at(self._folder_lock, self.folder / "lock"):
             return
-        rows, next_row, dropped = self.rows, self._next_row, self._position.dropped
+        rows, next_row, dropped, term = self.rows, self._next_row, self._position.dropped, self._position.term
         log.error("the spool was removed, and is made again", folder=str(self.folder), rows=rows)
         self._open()
         dropped.corrupt += rows
-        self._position.dropped = dropped
+        self._position.dropped, self._position.term = dropped, term
         if not self._segments:  # numbers go on: who still holds rows of before must not acknowledge new ones
             self._position.done = self._next_row = next_row
         self._position.store()
@@ -258,6 +290,10 @@ class Spool:
                 return
             self._position.dropped.age += self._drop_oldest()
             self._position.store()
+
+    def _drop_for_size(self) -> None:
+        self._position.dropped.bytes += self._drop_oldest()
+        self._position.store()
 
     def _drop_oldest(self) -> int:
         """How many rows went with it that nobody had acknowledged."""

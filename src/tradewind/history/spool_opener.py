@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from tradewind.errors import Unavailable
-from tradewind.history.spool import Spool
+from tradewind.history.spools import Spools
 from tradewind.history.status import Faults, Figures, words_of
 
 #: How long another process may have the spool before that is a fault.
@@ -14,17 +14,17 @@ TAKEN_S = 5.0
 
 
 class SpoolOpener:
-    def __init__(self, spool: Spool, figures: Figures, faults: Faults) -> None:
+    def __init__(self, spool: Spools, figures: Figures, faults: Faults) -> None:
         self._spool = spool
         self._figures = figures
         self._faults = faults
         self._taken_since = 0.0
 
-    async def open(self) -> None:
+    async def open(self, term: int) -> None:
         """Without a spool samples go to the sink only; that is told, and it is to be tried again. Raises Unavailable
-        when another process has it: that is over soon, and what waits there goes first."""
+        when other processes have all of them, as after MAX_SPOOLS that hang."""
         try:
-            await asyncio.to_thread(self._spool.open)
+            await asyncio.to_thread(self._spool.open, term)
         except Unavailable as error:
             is_taken, now = error.code == "spool_taken", time.monotonic()
             self._taken_since = self._taken_since or now

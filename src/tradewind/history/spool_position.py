@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-_BODY = struct.Struct("<QQQQ")
+_BODY = struct.Struct("<QQQQQQ")
+#: Without `term` and `late`, as it was written before there were several spools.
+_FORMER = struct.Struct("<QQQQ")
 _CRC = struct.Struct("<I")
 
 
@@ -23,23 +25,25 @@ class Dropped(msgspec.Struct):
 
 
 class Position:
-    """`done`: rows with a lower number are delivered or dropped. `is_known` is False when the file says nothing."""
+    """`done`: rows with a lower number are delivered or dropped. `term`: of the recorder that appended last. `late`:
+    rows with a lower number may be older than what another term has recorded since. `is_known` is False when the file
+    says nothing."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self.done = 0
+        self.done = self.term = self.late = 0
         self.dropped = Dropped()
-        raw = os.pread(self._file, _BODY.size + _CRC.size, 0)
-        body = raw[: _BODY.size]
-        self.is_known = len(raw) == _BODY.size + _CRC.size and _CRC.unpack_from(raw, _BODY.size)[0] == zlib.crc32(body)
-        if self.is_known:
-            self.done, *dropped = _BODY.unpack(body)
+        found = _read(os.pread(self._file, _BODY.size + _CRC.size, 0))
+        self.is_known = found is not None
+        if found is not None:
+            self.done, *dropped, self.term, self.late = found
             self.dropped = Dropped(*dropped)
 
     def store(self) -> None:
         """Not synced: an older position only means that some rows are delivered twice."""
-        body = _BODY.pack(self.done, self.dropped.bytes, self.dropped.age, self.dropped.corrupt)
+        dropped = self.dropped
+        body = _BODY.pack(self.done, dropped.bytes, dropped.age, dropped.corrupt, self.term, self.late)
         os.pwrite(self._file, body + _CRC.pack(zlib.crc32(body)), 0)
 
     def sync(self) -> None:
@@ -47,3 +51,20 @@ class Position:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def dropped_of(path: Path) -> Dropped:
+    """What a spool that is not open here had to drop; nothing when its file says nothing."""
+    try:
+        found = _read(path.read_bytes())
+    except OSError:
+        found = None
+    return Dropped(*found[1:4]) if found is not None else Dropped()
+
+
+def _read(raw: bytes) -> tuple[int, ...] | None:
+    """Six numbers; None when it is none of the two forms, or not whole."""
+    for form in (_BODY, _FORMER):
+        if len(raw) == form.size + _CRC.size and _CRC.unpack_from(raw, form.size)[0] == zlib.crc32(raw[: form.size]):
+            return (*form.unpack_from(raw), 0, 0)[:6]
+    return None

@@ -21,9 +21,9 @@ class Segment:
     size: int = 0
     heads: deque[Head] = field(default_factory=deque)
 
-    def read(self, upto: int, max_rows: int) -> tuple[Columns, int]:
-        """Rows of records that follow each other without a hole, from number `upto` on, and the number of the next
-        one. Raises OSError."""
+    def read(self, upto: int, max_rows: int, end: int | None = None) -> tuple[Columns, int]:
+        """Rows of records that follow each other without a hole, from number `upto` on and before `end`, and the
+        number of the next one. Raises OSError."""
         rows = Columns()
         try:
             file = os.open(self.path, os.O_RDONLY)
@@ -33,6 +33,8 @@ class Segment:
             for head in self.heads:
                 found = _rows_of(file, head) if head.first == upto else None
                 if found is None or (rows and len(rows) + len(found) > max_rows):
+                    break
+                if rows and end is not None and head.first >= end:
                     break
                 rows.extend(found)
                 upto = head.next_row

@@ -15,7 +15,7 @@ from tradewind.points.plane import PointPlane
 from tradewind.redis.faults import report
 
 if TYPE_CHECKING:
-    from tradewind.history.spool import Spool
+    from tradewind.history.spools import Spools
 
 log = structlog.get_logger(__name__)
 #: The same trouble is told again after this long at the soonest.
@@ -32,9 +32,9 @@ class Figures(msgspec.Struct):
     the sink; `not_finite`, `unreadable` (entries), `thinned` (by deadband or interval): left out before it; `missed`:
     entries of the feed that were removed unread, at least; `dropped_*`: from the spool, by reason. `torn_bytes`: cut
     off from its end at the start: a write that a crash broke off, whose rows come again, or damage. `spool_*`: what
-    waits there. `behind`: entries of the feed not yet stored (after a start, until its end was reached or it was
-    trimmed to them: at most); `lag_ms`: age of the oldest of them. `sink`: ok, away, slow. `spool_error`: why there is
-    no spool.
+    waits there; `spool_elsewhere_bytes`: in spools that other processes hold, and hang with. `behind`:
+    entries of the feed not yet stored (after a start, until its end was reached or it was trimmed to them: at most);
+    `lag_ms`: age of the oldest of them. `sink`: ok, away, slow. `spool_error`: why there is no spool.
     """
 
     recorder: str = ""
@@ -61,6 +61,7 @@ class Figures(msgspec.Struct):
     spool_rows: int = 0
     spool_bytes: int = 0
     spool_oldest_ms: int = 0
+    spool_elsewhere_bytes: int = 0
     behind: int = 0
     lag_ms: int = 0
 
@@ -71,7 +72,7 @@ class Figures(msgspec.Struct):
             if text.isdigit():
                 setattr(self, name, int(text))
 
-    def look_at(self, spool: Spool) -> None:
+    def look_at(self, spool: Spools) -> None:
         if not spool.is_open:
             return
         dropped = spool.dropped
@@ -79,8 +80,8 @@ class Figures(msgspec.Struct):
         self.dropped = dropped.bytes + dropped.age + dropped.corrupt
         self.torn_bytes = spool.torn_bytes
         self.spool_rows, self.spool_bytes = spool.rows, spool.size_bytes
-        oldest = spool.oldest_ms
-        self.spool_oldest_ms = now_ms() - (spool.steady_ms() - oldest) if oldest else 0
+        age_ms = spool.oldest_age_ms
+        self.spool_oldest_ms = now_ms() - age_ms if age_ms is not None else 0
 
     def fields(self) -> dict[str, str | int]:
         return msgspec.structs.asdict(self)

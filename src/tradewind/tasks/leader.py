@@ -50,6 +50,7 @@ class Leadership:
         # A server that does not answer is asked twice before the lead is given up, and not waited for longer.
         self._patience_s = max(0.1, (self._held_s - self._renew_s - TRY_S) / 2)
         self._keys = [lock, terms]
+        self._held_until = 0.0
         self._stop = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name=f"leader-{holder_id}", daemon=True)
@@ -87,6 +88,11 @@ class Leadership:
         finally:
             await self.stop()
 
+    def is_held(self, epoch: int) -> bool:
+        """Whether that term goes on by our own clock: False at once in a process that was stopped for too long, before
+        it has learnt that another one leads."""
+        return epoch == self.epoch and time.monotonic() < self._held_until
+
     def step_down(self, epoch: int) -> None:
         """Called when a script said that this term is over; a newer one goes on."""
         if epoch == self.epoch:
@@ -101,7 +107,6 @@ class Leadership:
 
     def _run(self) -> None:
         client: redis.Redis | None = None
-        held_until = 0.0
         while not self._stop.is_set():
             began = time.monotonic()
             wait = TRY_S
@@ -110,13 +115,13 @@ class Leadership:
                     client = self.plane.link.new_blocking_client(self._patience_s)
                 epoch = self.epoch
                 if epoch and _script(client, "leader_renew", self._keys, [self.id, epoch, self._ttl_ms]):
-                    held_until = began + self._held_s
+                    self._held_until = began + self._held_s
                 elif epoch:
                     self._set(0)
                 else:
                     epoch = _script(client, "leader_acquire", self._keys, [self.id, self._ttl_ms])
                     if epoch:
-                        held_until = began + self._held_s
+                        self._held_until = began + self._held_s
                         self._set(epoch)
                 if self.epoch:
                     wait = self._renew_s
@@ -125,10 +130,10 @@ class Leadership:
                 if client is not None:
                     client.close()
                 client = None
-                if self.epoch and time.monotonic() >= held_until:
+                if self.epoch and time.monotonic() >= self._held_until:
                     self._set(0)
             if self.epoch:
-                wait = max(0.05, min(wait, held_until - time.monotonic()))
+                wait = max(0.05, min(wait, self._held_until - time.monotonic()))
             self._stop.wait(wait)
         self._release(client)
 
