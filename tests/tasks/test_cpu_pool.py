@@ -20,9 +20,9 @@ from tests.process import die_with_parent
 from tests.tasks.workshop import eventually, workshop
 from tradewind.tasks.client import TaskFailed
 from tradewind.tasks.cpu_pool import CpuExecutor, ProcessFailed
-from tradewind.tasks.executor import attempt
+from tradewind.tasks.executor import UserCodeFailed, attempt
 from tradewind.tasks.record import Request, Status, decode_outcome
-from tradewind.tasks.running import Abort, Retry, Running
+from tradewind.tasks.running import Running
 from tradewind.tasks.worker_store import Taken
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,33 +105,38 @@ async def test_a_module_that_cannot_be_imported_fails_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "says"),
+    ("what", "kind", "says", "is_retryable"),
     [
-        ("value", ProcessFailed, "ValueError: bad"),
-        ("abort", Abort, "Abort: no use"),
-        ("exit", ProcessFailed, "SystemExit: 3"),
-        ("stop", ProcessFailed, "StopIteration"),
-        ("surrogate", ProcessFailed, "caf.udce9"),
-        ("mute", ProcessFailed, "cannot be read"),
+        ("value", "ValueError", "bad", True),
+        ("abort", "Abort", "no use", False),
+        ("exit", "SystemExit", "3", True),
+        ("stop", "StopIteration", "", True),
+        ("surrogate", "OSError", "no file caf\\udce9", True),
+        ("mute", "_Mute", "(its message cannot be read)", True),
     ],
 )
-async def test_what_a_function_raises_comes_back(pool: Pool, what: str, kind: type[Exception], says: str) -> None:
-    with pytest.raises(kind, match=says) as caught:
+async def test_what_a_function_raises_comes_back(
+    pool: Pool, what: str, kind: str, says: str, *, is_retryable: bool
+) -> None:
+    with pytest.raises(UserCodeFailed) as caught:
         await pool.run("wt_cpu_raise", what)
-    assert "worker_tasks.py" in "".join(caught.value.__notes__)
+    raised = caught.value.raised
+    assert (raised.failure.type, raised.failure.message, raised.is_retryable) == (kind, says, is_retryable)
+    assert "worker_tasks.py" in raised.failure.traceback
     assert len(pool.executor._idle) == 1, "the child goes on"
 
 
 async def test_retry_keeps_its_delay(pool: Pool, tmp_path: Path) -> None:
-    with pytest.raises(Retry, match="again") as caught:
+    with pytest.raises(UserCodeFailed, match="again") as caught:
         await pool.run("wt_cpu_retry", str(tmp_path / "seen"))
-    assert caught.value.delay == 0.01
+    assert (caught.value.raised.asks_again, caught.value.raised.delay_ms) == (True, 10)
 
 
 @pytest.mark.parametrize("what", ["object", "nan", "large", "surrogate"])
 async def test_a_result_that_cannot_be_kept_is_not_computed_again(pool: Pool, what: str) -> None:
-    with pytest.raises(Abort, match="result"):
+    with pytest.raises(UserCodeFailed, match="result") as caught:
         await pool.run("wt_cpu_result", what)
+    assert not caught.value.raised.is_retryable
     assert await pool.run("wt_cpu_result", "null") == [None, {"a": None}]
 
 

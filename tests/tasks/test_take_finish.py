@@ -301,3 +301,18 @@ async def test_lock_is_renewed_by_its_worker_only(room: Room) -> None:
     assert await room.redis.ttl(room.keys.lock("door")) <= 10
     await worker.beat(locks=["door"])
     assert await room.redis.ttl(room.keys.lock("door")) > 290
+
+
+async def test_an_attempt_without_an_ending_counts_as_a_stall_and_is_bounded(make_room: Callable[..., Room]) -> None:
+    room = make_room(tasks={"max_stalls": 2})
+    worker = await room.join()
+    task_id = await room.submit(max_attempts=1)
+    for stalls in (1, 2):
+        (taken,) = await room.start(worker)
+        assert (taken.id, taken.attempt, taken.stalls) == (task_id, stalls, stalls - 1)
+        assert await worker.release([(task_id, taken.token)], queue_too=False, is_stall=True) == 1
+    (taken,) = await room.start(worker)
+    assert await worker.release([(task_id, taken.token)], queue_too=False, is_stall=True) == 0
+    task = await room.store.get(task_id)
+    assert (task.status, task.attempt, task.stalls) == ("DEAD", 3, 3)
+    assert task.error is not None and task.error.type == "NoEnding"

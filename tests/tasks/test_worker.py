@@ -165,7 +165,7 @@ async def test_a_take_whose_reply_was_lost_is_given_back(shop: Workshop, key: st
     let_go[key].set()
     assert await lost.result(15) == 21
     task = await shop.task(lost.id)
-    assert (task.attempt, task.stalls) == (1, 0), "the lost take does not count"
+    assert (task.attempt, task.stalls) == (2, 1), "nobody knows how the lost one ended: a stall"
     assert await blocker.result(10) == "held"
 
 

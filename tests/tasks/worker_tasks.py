@@ -15,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from tests.hostile import ERRORS, VALUES
 from tradewind import Abort, Retry, current, task
 from tradewind.tasks.function import Signature, registry
 
@@ -250,13 +251,70 @@ def wt_cpu_result(what: str) -> Any:
     return _RESULTS[what]
 
 
-CPU_TYPES = [f.name for f in registry.all() if f.is_cpu and f.name.startswith("wt_")]
-TYPES = [f.name for f in registry.all() if not f.is_cpu and f.name.startswith("wt_")]
-
-
 @task(cpu=True)
 def wt_cpu_progress() -> list[Any]:
     state = current()
     for step in (0.5, 1):
         state.progress(step)
     return [state.id, state.type, state.attempt]
+
+
+@task
+async def wt_throw(name: str) -> None:
+    notes[f"throw {current().id}"].append(name)
+    raise ERRORS[name]()
+
+
+@task
+async def wt_throw_later(name: str) -> None:
+    notes[f"throw {current().id}"].append(name)
+    await asyncio.sleep(0)
+    raise ERRORS[name]()
+
+
+@task
+async def wt_throw_through_a_future(name: str) -> None:
+    notes[f"throw {current().id}"].append(name)
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(future.set_exception, ERRORS[name]())
+    await asyncio.wait_for(future, 2)
+
+
+@task
+def wt_thread_throw(name: str) -> None:
+    notes[f"throw {current().id}"].append(name)
+    raise ERRORS[name]()
+
+
+@task(cpu=True)
+def wt_cpu_throw(name: str) -> None:
+    raise ERRORS[name]()
+
+
+@task
+async def wt_cancel_itself() -> None:
+    job = asyncio.current_task()
+    assert job is not None
+    job.cancel()
+    await asyncio.sleep(30)
+
+
+@task
+async def wt_give(name: str) -> Any:
+    notes[f"throw {current().id}"].append(name)
+    return VALUES[name]()
+
+
+@task
+def wt_thread_give(name: str) -> Any:
+    notes[f"throw {current().id}"].append(name)
+    return VALUES[name]()
+
+
+@task(cpu=True)
+def wt_cpu_give(name: str) -> Any:
+    return VALUES[name]()
+
+
+CPU_TYPES = [f.name for f in registry.all() if f.is_cpu and f.name.startswith("wt_")]
+TYPES = [f.name for f in registry.all() if not f.is_cpu and f.name.startswith("wt_")]

@@ -26,10 +26,12 @@ from tradewind.flows.running_node import RunningNode
 from tradewind.flows.store import FlowStore
 from tradewind.redis.scripts import Arg
 from tradewind.signals.signal import Signal, encode
-from tradewind.tasks.executor import BadArguments
+from tradewind.tasks import running
+from tradewind.tasks.executor import BadArguments, encoded, retry_ms
 from tradewind.tasks.record import Request, Status
-from tradewind.tasks.running import Running
+from tradewind.tasks.running import Abort, Running
 from tradewind.tasks.store import TaskStore
+from tradewind.tasks.user_error import text_of
 from tradewind.tasks.worker_store import Ending, Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
@@ -76,13 +78,14 @@ class NodeExecutor:
             flow_id, cycle, node.component, node_id, taken.type, taken.id, taken.attempt, spec.config, spec.inputs,
             arrived, tuple(node.sources), left.get("state"), left.get("children", []),
         )  # fmt: skip
+        running.enter(state)
         try:
             result = await run_node(call, node_class, host, self._threads)
         except Suspend as pause:
-            follow.suspend = pause
+            follow.suspend = _suspended(pause)
             return b"null"
         except NodeStopExecutionException as stop:
-            follow.terminated = str(stop)
+            follow.terminated = text_of(stop) or "stopped"
             return b"null"
         finally:
             self.running.pop(taken.id, None)
@@ -90,6 +93,14 @@ class NodeExecutor:
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _suspended(pause: Suspend) -> tuple[int, bytes]:
+    """For how many ms, and what it leaves. Raises Abort for a state or a delay that cannot be kept."""
+    delay_ms = retry_ms(pause.delay_s)
+    if delay_ms is None:
+        raise Abort("the node suspended itself for a time that is no number of seconds")
+    return delay_ms, encoded(pause.state)
 
 
 def _outputs(follow: Follow, result: NodeResult) -> bytes:
@@ -214,8 +225,8 @@ def _commit_args(ending: Ending) -> list[Arg]:
     status, delay_ms, error, outcome = ending.status.value, ending.delay_ms, ending.error, ending.outcome
     state: bytes = b""
     if follow.suspend is not None:
-        status, delay_ms = "SUSPENDED", round(follow.suspend.delay_s * 1000)
-        state, error = codec.encode(follow.suspend.state), "waits"
+        status, error = "SUSPENDED", "waits"
+        delay_ms, state = follow.suspend
     elif follow.terminated:
         status, error = "CANCELLED", follow.terminated
         outcome = codec.encode({"error": {"type": "Stopped", "message": error}})

@@ -131,7 +131,8 @@ class Node:
         known = LEVELS.get(level.upper())
         if known is None:
             raise NodeValidationException(f"{level!r} is no log level", hint="one of DEBUG INFO WARNING ERROR CRITICAL")
-        self._host.log(known, str(message), None if metadata is None else tolerant_json(metadata))
+        text = str(message).encode(errors="backslashreplace").decode()  # lone surrogates cannot be stored
+        self._host.log(known, text, None if metadata is None else tolerant_json(metadata))
         return DONE
 
     def progress(self, value: Any, message: str = "") -> None:

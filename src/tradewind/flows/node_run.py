@@ -157,17 +157,21 @@ async def _in_thread(node: Node, plan: NodePlan, arguments: list[Any], pool: Exe
     loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     context.run(blocking_in_use, loop)
     node._host = _ThreadHost(node._host, loop)
-    return await loop.run_in_executor(pool, context.run, _work, node, plan, arguments)
+    returned, error = await loop.run_in_executor(pool, context.run, _work, node, plan, arguments)
+    if error is not None:
+        raise error
+    return returned
 
 
-def _work(node: Node, plan: NodePlan, arguments: list[Any]) -> Any:
+def _work(node: Node, plan: NodePlan, arguments: list[Any]) -> tuple[Any, BaseException | None]:
+    """What it returned, or what it raised: a future cannot carry StopIteration and GeneratorExit."""
     try:
         if plan.has_hooks and not plan.has_async_hooks:
             for call in _updates(node, plan):
                 call()
-        return node.execute() if plan.call_function is None else plan.call_function(node, arguments)
-    except StopIteration as error:  # a future cannot carry it: whoever awaits would wait for ever
-        raise RuntimeError("the node raised StopIteration") from error
+        return node.execute() if plan.call_function is None else plan.call_function(node, arguments), None
+    except BaseException as error:  # noqa: BLE001 — the fence around user code; raised again where it is awaited
+        return None, error
 
 
 class _ThreadHost:
@@ -180,7 +184,8 @@ class _ThreadHost:
         self._loop.call_soon_threadsafe(self._host.log, level, message, metadata)
 
     def progress(self, value: Any, message: str = "") -> None:
-        self._loop.call_soon_threadsafe(self._host.progress, value, message)
+        share = float(value)  # here, where an error is the node's own
+        self._loop.call_soon_threadsafe(self._host.progress, share, str(message))
 
     @property
     def is_cancelled(self) -> bool:

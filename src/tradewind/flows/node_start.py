@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from tradewind.flows.call import Suspend
 from tradewind.flows.running_node import RunningNode
 from tradewind.flows.store import FlowStore
 from tradewind.redis.scripts import Arg
@@ -17,7 +16,10 @@ AT_ONCE = 200
 
 
 class Follow(msgspec.Struct):
-    """What an ended attempt of a node leaves for its commit. `outputs`: handle → signal as JSON."""
+    """What an ended attempt of a node leaves for its commit, ready to be stored: user code has no say any more.
+
+    `outputs`: handle → signal as JSON. `suspend`: ms until it goes on, and its state as JSON.
+    """
 
     flow_id: str
     cycle: int
@@ -25,7 +27,7 @@ class Follow(msgspec.Struct):
     version: str = ""
     outputs: dict[str, bytes] = {}
     stop: tuple[str, str] | None = None
-    suspend: Suspend | None = None
+    suspend: tuple[int, bytes] | None = None
     terminated: str = ""
     node: RunningNode | None = None
 

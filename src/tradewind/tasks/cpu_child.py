@@ -15,10 +15,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from tradewind.tasks.executor import BadArguments, converted, encoded, failure_of, retry_ms
+from tradewind.tasks.executor import BadArguments, Raised, call, converted, raised_by
 from tradewind.tasks.function import registry
-from tradewind.tasks.record import Failure, Request
-from tradewind.tasks.running import Abort, Retry, Running, enter
+from tradewind.tasks.record import Request
+from tradewind.tasks.running import Running, enter
 
 _LENGTH = struct.Struct(">I")
 PR_SET_PDEATHSIG = 1
@@ -37,10 +37,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
     progress: msgspec.Raw = msgspec.Raw(b"")
     result: msgspec.Raw = msgspec.Raw(b"null")
-    error: Failure | None = None
-    is_retryable: bool = True
-    asks_again: bool = False  # it raised Retry
-    delay_ms: int | None = None
+    raised: Raised | None = None
 
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
@@ -52,35 +49,37 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
     while header := calls.read(_LENGTH.size):
-        call = decode(calls.read(_LENGTH.unpack(header)[0]))
-        state = Running(call.id, call.type, call.attempt, call.token, lambda _, value: send(Answer(msgspec.Raw(value))))
-        send(run(call, state))
+        told = decode(calls.read(_LENGTH.unpack(header)[0]))
+        state = Running(told.id, told.type, told.attempt, told.token, lambda _, value: send(Answer(msgspec.Raw(value))))
+        send(run(told, state))
 
 
-def run(call: Call, state: Running) -> Answer:
+def run(told: Call, state: Running) -> Answer:
     enter(state)
     try:
-        function = registry.get(call.type)
+        function = registry.get(told.type)
         if function is None:
-            raise BadArguments(f"the child process has no function for the type {call.type!r}")
-        args, kwargs = converted(function, call.request)
-        return Answer(result=msgspec.Raw(encoded(function.function(*args, **kwargs))))
-    except Retry as error:
-        return Answer(error=failure_of(error), asks_again=True, delay_ms=retry_ms(error.delay))
-    except (Exception, SystemExit) as error:  # noqa: BLE001 — the fence around user code; the parent records it
-        return Answer(error=failure_of(error), is_retryable=not isinstance(error, (Abort, BadArguments)))
+            raise BadArguments(f"the child process has no function for the type {told.type!r}")
+        args, kwargs = converted(function, told.request)
+    except Exception as error:  # noqa: BLE001 — the fence around user code: its types convert the arguments
+        return Answer(raised=raised_by(error))
+    said = call(function.function, args, kwargs)
+    return Answer(raised=said) if isinstance(said, Raised) else Answer(result=msgspec.Raw(said))
 
 
 def main() -> None:
     if sys.platform == "linux":  # a worker that is killed must not leave its computation behind
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Whatever the function prints goes to stderr; the pipe stays ours.
-    answers = os.fdopen(os.dup(1), "wb")
+    # Whatever the function prints goes to stderr, what it reads is empty, what it closes is not ours.
+    calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     os.dup2(2, 1)
     sys.path.insert(0, os.getcwd())
     for module in sys.argv[1:]:
         importlib.import_module(module)
-    serve(sys.stdin.buffer, answers)
+    serve(calls, answers)
 
 
 if __name__ == "__main__":

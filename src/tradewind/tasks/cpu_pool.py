@@ -13,8 +13,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tradewind.tasks.cpu_child import Answer, Call
+from tradewind.tasks.executor import UserCodeFailed
 from tradewind.tasks.record import Request
-from tradewind.tasks.running import Abort, Retry, Running
+from tradewind.tasks.running import Running
 from tradewind.tasks.worker_store import Taken
 
 _LENGTH = struct.Struct(">I")
@@ -22,7 +23,7 @@ _decode = msgspec.json.Decoder(Answer).decode
 
 
 class ProcessFailed(Exception):
-    """A function failed in its child process; carries what the child said."""
+    """The child process ended before its function did."""
 
 
 class CpuExecutor:
@@ -42,13 +43,8 @@ class CpuExecutor:
                 await _end(child)
                 raise
             self._idle.append(child)
-        if answer.error is not None:
-            if answer.asks_again:
-                raise Retry(answer.error.message, None if answer.delay_ms is None else answer.delay_ms / 1000)
-            text = f"{answer.error.type}: {answer.error.message}"
-            error: Exception = ProcessFailed(text) if answer.is_retryable else Abort(text)
-            error.add_note(answer.error.traceback)
-            raise error
+        if answer.raised is not None:
+            raise UserCodeFailed(answer.raised)
         return bytes(answer.result)
 
     async def close(self) -> None:

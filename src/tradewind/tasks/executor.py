@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import CoroutineType
 from typing import Any, Protocol
 
 import msgspec
@@ -21,17 +21,36 @@ from tradewind.tasks.client import blocking_in_use
 from tradewind.tasks.function import Registry, TaskFunction
 from tradewind.tasks.record import Failure, Request, Status, decode_request
 from tradewind.tasks.retry import after_failure, backoff_ms
-from tradewind.tasks.running import Abort, Retry, Running
+from tradewind.tasks.running import Abort, Retry, Running, checked_json
+from tradewind.tasks.user_error import failure_of, text_of
 from tradewind.tasks.worker_store import Ending, Taken
 
 MAX_RESULT_BYTES = 1_000_000
 MAX_RETRY_S = 10 * 366 * 86_400
 THREAD_NAME = "tradewind-task"
+NOT_COMMITTED = "NotCommitted"
 _SUCCESS = Status.SUCCESS
 
 
 class BadArguments(Exception):
     """The arguments do not fit the function of this worker; trying again would not help."""
+
+
+class Raised(msgspec.Struct, omit_defaults=True):
+    """What an exception of user code means for its task. `asks_again`: it raised Retry."""
+
+    failure: Failure
+    is_retryable: bool = True
+    asks_again: bool = False
+    delay_ms: int | None = None
+
+
+class UserCodeFailed(Exception):
+    """User code failed where its exception itself must not be passed on: in a thread or in a child process."""
+
+    def __init__(self, raised: Raised) -> None:
+        super().__init__(raised.failure.message)
+        self.raised = raised
 
 
 class Executor(Protocol):
@@ -54,12 +73,13 @@ class LocalExecutor:
         args, kwargs = converted(function, request)
         running.enter(state)
         if function.is_async:
-            result = await function.function(*args, **kwargs)
-        else:
-            loop, context = asyncio.get_running_loop(), contextvars.copy_context()
-            context.run(blocking_in_use, loop)
-            result = await loop.run_in_executor(self._threads, context.run, _call, function.function, args, kwargs)
-        return encoded(result)
+            return encoded(await function.function(*args, **kwargs))
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        context.run(blocking_in_use, loop)
+        said = await loop.run_in_executor(self._threads, context.run, call, function.function, args, kwargs)
+        if isinstance(said, Raised):
+            raise UserCodeFailed(said)
+        return said
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -85,11 +105,27 @@ class RoutedExecutor:
             await executor.close()
 
 
-def _call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> bytes | Raised:
+    """Call a plain function; its encoded result, or what it raised. Raises nothing: a future could not carry it all."""
     try:
-        return function(*args, **kwargs)
-    except StopIteration as error:  # a future cannot carry it: whoever awaits would wait for ever
-        raise RuntimeError("the function raised StopIteration") from error
+        return encoded(function(*args, **kwargs))
+    except BaseException as error:  # noqa: BLE001 — the fence around user code; the attempt tells it
+        return raised_by(error)
+
+
+def raised_by(error: BaseException) -> Raised:
+    """What follows from an exception, by its real type: `isinstance` would ask the object."""
+    kind = type(error)
+    if issubclass(kind, Retry):
+        return Raised(Failure("Retry", text_of(error)), asks_again=True, delay_ms=_delay_ms(error))
+    return Raised(failure_of(error), is_retryable=not issubclass(kind, (Abort, BadArguments)))
+
+
+def _delay_ms(error: BaseException) -> int | None:
+    try:
+        return retry_ms(error.delay)  # type: ignore[attr-defined]
+    except BaseException:  # noqa: BLE001 — the fence around user code: an attribute of a subclass of Retry
+        return None
 
 
 def find(functions: Registry, name: str) -> TaskFunction[Any, Any]:
@@ -113,8 +149,12 @@ def encoded(result: Any) -> bytes:
     try:
         data = codec.encode(result)
         is_lossy = codec.lost_non_finite(result, data)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Abort(f"the result is not JSON: {error}") from error
+        data = checked_json(data)
+    except BaseException as error:  # the fence around user code: objects may do anything when they are read
+        if type(result) is CoroutineType:
+            result.close()
+            raise Abort("the function returned a coroutine: declare it with `async def`, or await it") from None
+        raise Abort(f"the result is not JSON: {text_of(error)}") from error
     if is_lossy:
         raise Abort("the result is not JSON: it holds NaN or Infinity")
     if len(data) > MAX_RESULT_BYTES:
@@ -123,7 +163,11 @@ def encoded(result: Any) -> bytes:
 
 
 async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
-    """Run one attempt to its end. If it is cancelled, `state.stopped` says what that means; None: the worker stops."""
+    """Run one attempt to its end: whatever user code does becomes one ending.
+
+    A cancellation means what `state.stopped` says; without that, that the task did it itself, unless `is_dropped`: then
+    it is raised, and there is no ending, because the task is no longer this worker's to end.
+    """
     try:
         request = decode_request(taken.request)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -132,25 +176,44 @@ async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
         result = await executor.run(taken, request, state)
         return Ending(taken.id, taken.token, taken.type, _SUCCESS, taken.request, b'{"result":' + result + b"}")
     except asyncio.CancelledError:
-        reason = state.stopped
-        if reason is None:
-            job = asyncio.current_task()
-            if job is not None and job.cancelling():
-                raise
-            said = Failure("CancelledError", "something that it waited for was cancelled")
-            return failed(taken, request, said, Status.FAILED)
-        if reason is Status.TIMEOUT:
+        if state.stopped is Status.TIMEOUT:
             return failed(taken, request, Failure("Timeout", "it took longer than its timeout"), Status.TIMEOUT)
-        return ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled while it ran"))
-    except Retry as error:
-        said = Failure("Retry", _text(error))
-        return failed(taken, request, said, Status.FAILED, delay_ms=retry_ms(error.delay))
-    except (Abort, BadArguments) as error:
-        return failed(taken, request, failure_of(error), Status.FAILED, is_retryable=False)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # noqa: BLE001 — the fence around user code; the worker logs it with the task's id
-        return failed(taken, request, failure_of(error), Status.FAILED)
+        if state.stopped is not None:
+            return ended(taken, Status.CANCELLED, Failure("Cancelled", "cancelled while it ran"))
+        if state.is_dropped:
+            raise
+        said = Failure("CancelledError", "it cancelled itself, or something that it waited for was cancelled")
+        return failed(taken, request, said, Status.FAILED)
+    except UserCodeFailed as error:
+        raised = error.raised
+    except BaseException as error:  # the fence around user code; the worker logs it with the task's id
+        if issubclass(type(error), GeneratorExit) and not _is_own_step():
+            raise  # nobody threw it: this coroutine is being closed
+        raised = raised_by(error)
+    return _after(taken, request, raised)
+
+
+def ended_by(taken: Taken, error: BaseException) -> Ending:
+    """The ending of an attempt that `attempt` could not see the end of."""
+    try:
+        request = decode_request(taken.request)
+    except (msgspec.MsgspecError, RecursionError):
+        request = Request()
+    return _after(taken, request, raised_by(error))
+
+
+def _after(taken: Taken, request: Request, raised: Raised) -> Ending:
+    return failed(
+        taken, request, raised.failure, Status.FAILED, is_retryable=raised.is_retryable, delay_ms=raised.delay_ms
+    )
+
+
+def _is_own_step() -> bool:
+    """Whether a task of the running loop runs this, not whoever closes its coroutine."""
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 def failed(
@@ -169,28 +232,21 @@ def failed(
     if delay_ms is None:
         delay_ms = backoff_ms(request, max(1, taken.attempt - taken.stalls), random.random)
     error = f"{failure.type}: {failure.message}"[:500]
-    return Ending(taken.id, taken.token, taken.type, status, taken.request, delay_ms=delay_ms, error=error)
+    return Ending(
+        taken.id, taken.token, taken.type, status, taken.request, delay_ms=delay_ms, error=error, failure=failure
+    )
+
+
+def not_committed(ending: Ending, error: Exception) -> Ending:
+    """In place of an ending that cannot be stored; of the task room, whatever room it was of."""
+    said = Failure(NOT_COMMITTED, f"it ended {ending.status}, but that cannot be stored: {text_of(error)}")
+    outcome = codec.encode({"error": said})
+    return Ending(ending.id, ending.token, ending.type, Status.FAILED, ending.request, outcome, failure=said)
 
 
 def ended(taken: Taken, status: Status, failure: Failure) -> Ending:
-    return Ending(taken.id, taken.token, taken.type, status, taken.request, codec.encode({"error": failure}))
-
-
-def failure_of(error: BaseException) -> Failure:
-    text = "".join(traceback.format_exception(error, limit=-20))
-    return Failure(type(error).__name__, _text(error)[:2000], _encodable(text)[-8000:])
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return _encodable(str(error))
-    except Exception:  # noqa: BLE001 — the fence around user code: its __str__
-        return "(its message cannot be read)"
-
-
-def _encodable(text: str) -> str:
-    """Lone surrogates, as in the name of a file that is not UTF-8, cannot be stored; they are shown escaped."""
-    return text.encode(errors="backslashreplace").decode()
+    outcome = codec.encode({"error": failure})
+    return Ending(taken.id, taken.token, taken.type, status, taken.request, outcome, failure=failure)
 
 
 def retry_ms(delay: float | None) -> int | None:

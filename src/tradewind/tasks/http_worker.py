@@ -26,7 +26,8 @@ from tradewind.tasks.executor import attempt
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import Request, Status
 from tradewind.tasks.running import Abort, Running
-from tradewind.tasks.worker_store import Ending, Lost, Taken, WorkerStore
+from tradewind.tasks.worker_slots import log_failure
+from tradewind.tasks.worker_store import Lost, Taken, WorkerStore
 
 log = structlog.get_logger(__name__)
 LOOK_S = 1.0
@@ -105,7 +106,10 @@ class _Call:
     def __init__(self, taken: Taken) -> None:
         self.taken = taken
         self.state = Running(taken.id, taken.type, taken.attempt, taken.token, _unreported)
-        self.job: asyncio.Future[Ending] | None = None
+        self.state.is_dropped = (
+            True  # no user code runs here: a cancellation without a reason is the end of the dispatch
+        )
+        self.job: asyncio.Task[None] | None = None
 
     def stop(self, reason: Status) -> None:
         if self.state.stopped is None and self.job is not None:
@@ -173,7 +177,8 @@ class HttpDispatch:
         try:
             held = await store.sync()
             if held:
-                await store.release([(task_id, token) for task_id, token, _ in held], queue_too=False)
+                lost = [(task_id, token) for task_id, token, _ in held]  # of a dispatch that is gone
+                await store.release(lost, queue_too=False, is_stall=True)
             async with asyncio.TaskGroup() as group:
                 running: dict[str, _Call] = {}
                 group.create_task(self._watch_cancels(store, running), name=f"{worker_id} cancels")
@@ -205,14 +210,15 @@ class HttpDispatch:
         return int(value) if value and value.isdigit() else 1
 
     async def _run_one(self, store: WorkerStore, executor: HttpExecutor, call: _Call) -> None:
-        taken = call.taken
-        call.job = asyncio.ensure_future(attempt(executor, taken, call.state))
+        taken, call.job = call.taken, asyncio.current_task()
         timer = asyncio.get_running_loop().call_later(taken.left_ms / 1000, call.stop, Status.TIMEOUT)
         try:
-            ending = await call.job
+            ending = await attempt(executor, taken, call.state)
         finally:
             timer.cancel()
-            call.job.cancel()
+            call.job = None
+        if ending.status is not Status.SUCCESS:
+            log_failure(taken, ending)
         await store.finish([ending])
 
     async def _watch_cancels(self, store: WorkerStore, running: dict[str, _Call]) -> None:

@@ -8,6 +8,7 @@ worker is told that it is lost, it stops what it runs (others run it by now) and
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ import structlog
 from tradewind.errors import Unavailable
 from tradewind.ids import short_random
 from tradewind.redis.connection import RETRYABLE
-from tradewind.tasks.executor import Executor
+from tradewind.tasks.executor import NOT_COMMITTED, Executor, not_committed
 from tradewind.tasks.lease import LeaseKeeper
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.worker_slots import Slots
@@ -71,6 +72,8 @@ class Worker:
         self._slots = Slots(executor, capacity, self._rooms, self._may_begin)
         self._committing: list[Ending] = []
         self._commit_turn = asyncio.Lock()
+        #: So many endings are committed one by one.
+        self._careful = 0
         self._lost = asyncio.Event()
         self._is_draining = False
         self.store = WorkerStore(plane, worker_id, short_random())
@@ -85,6 +88,7 @@ class Worker:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set; then drain: finish what runs within the grace time, give the rest back, leave."""
         self._client = self.plane.link.new_client(TAKE_WAIT_S)
+        self._slots.context = contextvars.copy_context()
         try:
             await self._register()
             async with asyncio.TaskGroup() as group:
@@ -106,6 +110,7 @@ class Worker:
                     log.warning("worker could not leave in time; its lease will end", worker=self.id)
                 commit.cancel()
         finally:
+            self._slots.let_go()
             if self._keeper is not None:
                 await asyncio.to_thread(self._keeper.stop)
             await self._executor.close()
@@ -231,8 +236,10 @@ class Worker:
 
     async def _commit(self) -> None:
         """One batch; it stays in `_committing` until Redis has answered: neither running nor forgotten."""
-        batch = self._committing = self._slots.endings[:COMMIT_BATCH]
-        del self._slots.endings[:COMMIT_BATCH]
+        size = 1 if self._careful else COMMIT_BATCH
+        self._careful = max(0, self._careful - 1)
+        batch = self._committing = self._slots.endings[:size]
+        del self._slots.endings[:size]
         try:
             batch, verdicts, given = await self._finish(batch)
         except Unavailable as error:
@@ -241,6 +248,8 @@ class Worker:
             self._slots.endings[:0] = batch
             self._committing = []
             await asyncio.sleep(0.5)
+        except Exception as error:  # noqa: BLE001 — one ending that cannot be stored must not hold up the others
+            self._set_aside(batch, error)
         else:
             for ending, verdict in zip(batch, verdicts, strict=True):
                 if verdict == 0:
@@ -252,6 +261,18 @@ class Worker:
                 await self.start(given)
         finally:
             self._committing = []
+
+    def _set_aside(self, batch: list[Ending], error: Exception) -> None:
+        """A commit was refused by an error of its content: the batch is tried one by one; the culprit ends FAILED.
+
+        When even that cannot be stored, it is left without an ending, which counts as a stall (see `_reconcile`).
+        """
+        log.exception("task_not_committed", worker=self.id, tasks=[ending.id for ending in batch][:20])
+        if len(batch) > 1:
+            self._careful = len(batch)
+            self._slots.endings[:0] = batch
+        elif batch[0].failure is None or batch[0].failure.type != NOT_COMMITTED:
+            self._slots.endings.insert(0, not_committed(batch[0], error))
 
     async def _finish(self, batch: list[Ending]) -> tuple[list[Ending], list[int], list[Taken]]:
         """Commit by rooms, all of one in a call; what is committed twice, since a later call failed, counts once."""
@@ -311,7 +332,10 @@ class Worker:
                 log.warning("worker cannot reach Redis", worker=self.id, error=error.message)
 
     async def _reconcile(self, held: list[tuple[str, str, bool]], strangers: set[str]) -> set[str]:
-        """Stop what shall stop; give back what Redis says we run but we do not (a reply was lost), once seen twice."""
+        """Stop what shall stop; give back what Redis says we run but we do not, once seen twice.
+
+        A reply was lost, or an attempt has left no ending: it counts as a stall, so that it cannot go on for ever.
+        """
         unknown: dict[str, str] = {}
         waiting = {ending.id for ending in (*self._slots.endings, *self._committing)}
         ahead = {taken.id for taken in self._slots.ahead}
@@ -327,9 +351,9 @@ class Worker:
         again = [(task_id, token) for task_id, token in unknown.items() if f"{task_id} {token}" in strangers]
         if again:
             log.warning(
-                "tasks given back: the reply that brought them was lost", worker=self.id, tasks=[t for t, _ in again]
+                "tasks given back: neither a run nor an ending is known", worker=self.id, tasks=[t for t, _ in again]
             )
-            await self.store.release(again, queue_too=False)
+            await self.store.release(again, queue_too=False, is_stall=True)
         return {f"{task_id} {token}" for task_id, token in unknown.items()}
 
 

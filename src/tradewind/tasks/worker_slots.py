@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 
 import structlog
 
-from tradewind.tasks.executor import Executor, attempt, ended
+from tradewind.tasks.executor import Executor, attempt, ended, ended_by
 from tradewind.tasks.record import Failure, Status
 from tradewind.tasks.running import Running
 from tradewind.tasks.worker_store import Ending, Taken
@@ -52,6 +53,8 @@ class Slots:
         self._may_begin = may_begin
         self._pace = AHEAD_S
         self._window = 0
+        #: Attempts begin in copies of this context, not in that of the one whose end made room.
+        self.context = contextvars.copy_context()
 
     @property
     def room(self) -> int:
@@ -87,8 +90,9 @@ class Slots:
             taken = self.ahead.popleft()
             run = Run(taken, Running(taken.id, taken.type, taken.attempt, taken.token, self._report))
             self.runs[taken.id] = run
-            run.task = loop.create_task(self._run_one(run), name=taken.id)
-            loop.call_soon(self._arm, run)
+            run.task = loop.create_task(self._run_one(run), name=taken.id, context=self.context.copy())
+            run.state.job = run.task
+            loop.call_soon(self._arm, run, context=self.context)
 
     def _arm(self, run: Run) -> None:
         """After its first step: what has ended by then needs no timer."""
@@ -101,24 +105,21 @@ class Slots:
             ending = await attempt(self._executor, run.taken, run.state)
         except asyncio.CancelledError:
             return  # the worker stops: drain gives the task back
+        except BaseException as error:  # a future's GeneratorExit passes every fence below this one
+            if asyncio.current_task() is not run.task:
+                raise  # nobody threw it: this coroutine is being closed
+            ending = ended_by(run.taken, error)
         finally:
             if run.timer is not None:
                 run.timer.cancel()
             if self.runs.get(run.taken.id) is run:
                 del self.runs[run.taken.id]
-            self._fill()
+            self.context.copy().run(self._fill)
             self.has_room.set()
         took = time.monotonic() - run.began
         self._pace += 0.1 * (max(took, 1e-5) - self._pace)
         if ending.status is not Status.SUCCESS:
-            log.info(
-                "task did not succeed",
-                task=ending.id,
-                type=run.taken.type,
-                attempt=run.taken.attempt,
-                status=str(ending.status),
-                error=ending.error,
-            )
+            log_failure(run.taken, ending)
         self.reports.pop(ending.id, None)
         if run.taken.hook in self._hooks:
             ending.hook, ending.follow = run.taken.hook, run.state.follow
@@ -155,12 +156,31 @@ class Slots:
     def drop(self, run: Run) -> None:
         """Stop it without an ending: the task is no longer ours to end."""
         if run.task is not None:
-            run.state.is_cancelled = True
+            run.state.is_cancelled = run.state.is_dropped = True
             _cancel_soon(run.task)
 
     def _report(self, state: Running, value: bytes) -> None:
         """Progress, maybe from a thread: kept until the next sync, the newest wins."""
         self.reports[state.id] = (state.token, value)
+
+
+def log_failure(taken: Taken, ending: Ending) -> None:
+    """Once for each attempt; the end of a task by its own fault is a warning, with all that is known about it."""
+    failure = ending.failure or Failure("", ending.error)
+    fields = {
+        "task": ending.id,
+        "type": taken.type,
+        "attempt": taken.attempt,
+        "status": str(ending.status),
+        "error_type": failure.type,
+        "error": failure.message or failure.type,
+    }
+    if ending.status is Status.RETRYING:
+        log.info("task_attempt_failed", **fields, delay_ms=ending.delay_ms)
+    elif ending.status is Status.CANCELLED:
+        log.info("task_cancelled", **fields)
+    else:
+        log.warning("task_failed", **fields, traceback=failure.traceback)
 
 
 def _cancel_soon(task: asyncio.Task[None]) -> None:

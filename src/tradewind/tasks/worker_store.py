@@ -15,7 +15,7 @@ import redis.asyncio
 from tradewind.errors import Conflict
 from tradewind.redis.scripts import Arg, Call, sha, source
 from tradewind.tasks.plane import LOCK_MS, Plane
-from tradewind.tasks.record import Status
+from tradewind.tasks.record import Failure, Status
 
 _STRIDE = 6
 
@@ -50,7 +50,7 @@ class Taken(msgspec.Struct):
 class Ending(msgspec.Struct):
     """How an attempt ended: a terminal state with its outcome line, or RETRYING with a delay and a short error.
 
-    `follow` is what the room of the hook needs to go on from here.
+    `failure` is why, for the log; `follow` is what the room of the hook needs to go on from here.
     """
 
     id: str
@@ -63,6 +63,7 @@ class Ending(msgspec.Struct):
     error: str = ""
     hook: str = ""
     follow: Any = None
+    failure: Failure | None = None
 
 
 class WorkerStore:
@@ -165,9 +166,13 @@ class WorkerStore:
         args = [*self.plane.head(), task_id, token, value]
         return bool(await self.plane.scripts.run("task_progress", [self.plane.keys.task(task_id)], args))
 
-    async def release(self, tasks: Sequence[tuple[str, str]], *, queue_too: bool) -> int:
-        """Give running tasks (id, token or '' for any) back, and the queue if asked; not counted as an attempt."""
-        args: list[Arg] = [*self.plane.head(), self.id, self.generation, "1" if queue_too else "0"]
+    async def release(self, tasks: Sequence[tuple[str, str]], *, queue_too: bool, is_stall: bool = False) -> int:
+        """Give running tasks (id, token or '' for any) back, and the queue if asked.
+
+        Not counted as an attempt; or as a stall, when nobody knows how the attempt ended.
+        """
+        most = self.plane.settings.max_stalls if is_stall else ""
+        args: list[Arg] = [*self.plane.head(), self.id, self.generation, "1" if queue_too else "0", most]
         for task_id, token in tasks:
             args += (task_id, token)
         back: int = await self.plane.scripts.run("task_release", [self._worker, self._inflight], args)

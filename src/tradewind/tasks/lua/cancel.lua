@@ -6,7 +6,7 @@
 -- before, -1 unknown; and the status.
 local function cancel(id, flag_ms, default_ms, is_ours)
   local key = T .. id
-  local f = redis.call('HMGET', key, 'status', 'type', 'worker', 'x', 'start')
+  local f = fields(key, 'status', 'type', 'worker', 'x', 'start')
   local status = f[1]
   if not status then return -1 end
   if TERMINAL[status] then return status == 'CANCELLED' and 1 or 0, status end

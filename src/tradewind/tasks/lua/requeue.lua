@@ -28,7 +28,7 @@ local function unassign(worker, limit)
   local key, entries = P .. 'worker:' .. worker .. ':queue', {}
   local ids = redis.call('LRANGE', key, 0, limit - 1)
   for i = #ids, 1, -1 do
-    local f = redis.call('HMGET', P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c', 'type', 'lab')
+    local f = fields(P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c', 'type', 'lab')
     if f[1] == 'ASSIGNED' and f[2] == worker then
       entries[#entries + 1] = { id = ids[i], pri = f[3], c = f[4], place = place_of(f[3], f[5], f[6]) }
     end
@@ -46,7 +46,7 @@ local function stall(worker, limit, max_stalls)
   push('ZREM', key, ids)
   for _, id in ipairs(ids) do
     local task = P .. 'task:' .. id
-    local f = redis.call('HMGET', task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl', 'hook')
+    local f = fields(task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl', 'hook')
     if f[1] == 'PROCESSING' and f[2] == worker then
       local t = { id = id, pri = f[3], c = f[4], wait = f[6], hook = f[11], place = place_of(f[3], f[5], f[9]) }
       local stalls = tonumber(f[7] or '0') + 1

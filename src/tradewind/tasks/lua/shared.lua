@@ -37,11 +37,17 @@ local function announce(event, id, kind)
   end
 end
 
+-- Fields of a hash; none when something else stands there: one record that was written over holds up nobody.
+local function fields(key, ...)
+  local f = redis.pcall('HMGET', key, ...)
+  return f.err and {} or f
+end
+
 local NOTHING = {}
 -- The rare fields of a task; x is its x field as read.
 local function rare(id, x)
   if not x then return NOTHING end
-  local f = redis.call('HMGET', T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook', 'start')
+  local f = fields(T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook', 'start')
   return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8],
     worker = f[9], n = f[10], hook = f[11], start = f[12] }
 end

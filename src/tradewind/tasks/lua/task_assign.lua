@@ -114,7 +114,7 @@ local function consider(ids, priority, parking)
   local got = 0
   for i = #ids, 1, -1 do
     local id = ids[i]
-    local f = redis.call('HMGET', T .. id, 'status', 'type', 'x')
+    local f = fields(T .. id, 'status', 'type', 'x')
     local more = rare(id, f[3])
     scanned = scanned + 1
     if met[id] then -- a second place in a list, left by an earlier life of the same id: it has one already

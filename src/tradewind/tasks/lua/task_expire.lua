@@ -8,7 +8,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[6] or redis.call('GET', KEYS[2]) ~= ARGV[7
 local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', NOW, 'LIMIT', 0, ARGV[8])
 for _, id in ipairs(ids) do
   local key = T .. id
-  local f = redis.call('HMGET', key, 'status', 'type', 'ddl', 'worker', 'c', 'wait', 'hook')
+  local f = fields(key, 'status', 'type', 'ddl', 'worker', 'c', 'wait', 'hook')
   local status = f[1]
   if status and f[3] and tonumber(f[3]) <= now and not TERMINAL[status] and status ~= 'PROCESSING' then
     if status == 'QUEUED' then

@@ -38,7 +38,7 @@ for i = 1, #ids do
     end
     answer[i] = 1
   else
-    local f = redis.call('HMGET', T .. id, 'status', 'tok')
+    local f = fields(T .. id, 'status', 'tok')
     answer[i] = f[2] == ARGV[at + 1] and f[1] ~= 'PROCESSING' and 2 or 0 -- whoever else ends an attempt resets tok
   end
 end

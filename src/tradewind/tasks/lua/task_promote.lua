@@ -9,7 +9,7 @@ local ids = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.3f', n
 local due = { high = {}, normal = {} }
 local moved = {}
 for _, id in ipairs(ids) do
-  local f = redis.call('HMGET', T .. id, 'status', 'pri', 'c')
+  local f = fields(T .. id, 'status', 'pri', 'c')
   if f[1] == 'PENDING' or f[1] == 'RETRYING' then
     table.insert(due[f[2]], id)
     moved[#moved + 1] = { id, f[3] }

@@ -9,12 +9,12 @@ local worker, limit, grace = ARGV[8], tonumber(ARGV[10]), tonumber(ARGV[9])
 local gone = {}
 for _, id in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
   local key = T .. id
-  local f = redis.call('HMGET', key, 'start', 'tmo', 'ddl')
+  local f = fields(key, 'start', 'tmo', 'ddl')
   local last = tonumber(f[1] or '0') + tonumber(f[2] or ARGV[11])
   if f[3] and tonumber(f[3]) < last then last = tonumber(f[3]) end
   if last + grace <= now and #gone < limit then
     gone[#gone + 1] = id
-    f = redis.call('HMGET', key, 'status', 'worker', 'type', 'c', 'wait', 'n', 'stalls', 'max', 'ddl', 'lock', 'hook')
+    f = fields(key, 'status', 'worker', 'type', 'c', 'wait', 'n', 'stalls', 'max', 'ddl', 'lock', 'hook')
     if f[1] == 'PROCESSING' and f[2] == worker then
       local used = tonumber(f[6] or '1') - tonumber(f[7] or '0')
       redis.call('PUBLISH', P .. 'worker:' .. worker .. ':control', 'cancel:' .. id)

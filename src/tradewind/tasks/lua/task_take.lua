@@ -41,7 +41,7 @@ local answer, scores, marked = { 0 }, {}, {}
 for i = #ids, 1, -1 do
   local id = ids[i]
   local key = T .. id
-  local f = redis.call('HMGET', key, 'status', 'type', 'x')
+  local f = fields(key, 'status', 'type', 'x')
   if f[1] == 'ASSIGNED' then -- and to us: an id leaves this queue whenever its task leaves that state
     local more, kind = rare(id, f[3]), f[2]
     local lock = more.lock and P .. 'lock:task:' .. more.lock
