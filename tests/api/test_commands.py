@@ -8,6 +8,9 @@ import pytest
 
 from tests.api.conftest import Eventually, SmallStation
 from tests.api.flow_station import Flows
+from tradewind.clock import now_ms
+from tradewind.points.command_record import CommandStatus, Outcome, Result
+from tradewind.points.owed import owed_text
 
 BATTERY: dict[str, Any] = {
     "id": 1001,
@@ -117,3 +120,40 @@ async def test_a_control_of_a_model_is_commanded_by_its_name(api: Flows, eventua
     assert float(shown["control_values"]["limit"]["value"]) == 40
     assert await api.error("POST", "/commands", 422, json={**target, "value": 60}) == "bad_command"
     assert await api.error("POST", "/commands", 422, json={**target, "model": "none"}) == "bad_command"
+
+
+async def test_how_the_last_command_ended_is_seen_at_the_point(api: Flows, station: SmallStation) -> None:
+    await api.post("/channels", BATTERY, 201)
+    sent = await api.post("/commands", SEND, 202)
+    store = station.points.commands.store
+    command = await store.take("1001", "a process")
+    assert command is not None
+    await store.finish(command, Outcome(CommandStatus.TIMEOUT, Result.UNKNOWN, "no answer"))
+    found = (await api.get("/points", address=[SEND["address"], "comsrv:1001:m:1"]))["items"]
+    assert "command" not in found[1], "only what can be commanded has one"
+    last = found[0]["command"]
+    assert (last["id"], last["status"], last["result"], last["message"]) == (
+        sent["id"], "timeout", "unknown", "no answer",
+    )  # fmt: skip
+    assert (last["value"], last["who"], last["unsure"]) == (55.5, "ada", True) and last["at"].endswith("Z")
+    listed = {point["address"]: point for point in (await api.get("/channels/1001/points"))["items"]}
+    assert listed[SEND["address"]]["command"] == last
+    assert listed["comsrv:1001:c:30001"]["command"] is None
+
+
+async def test_what_is_owed_is_listed_and_dismissed(api: Flows, station: SmallStation) -> None:
+    pulse = {"kind": "c", "id": 30003, "control_type": "pulse", "pulse_ms": 60_000, "mapping": {"initial_value": 0}}
+    await api.post("/channels", {**BATTERY, "points": [*BATTERY["points"], pulse]}, 201)
+    address = "comsrv:1001:c:30003"
+    sent = await api.post("/commands", {"address": address, "value": 1}, 202)
+    store, channel = station.points.commands.store, await station.points.channels.get("1001")
+    command = await store.take("1001", "a process")
+    assert command is not None
+    await store.owe(command, owed_text(channel, channel.points[-1], 0.0, 0.0, now_ms()), 1000)
+    (owed,) = (await api.get("/commands/owed"))["items"]
+    assert (owed["address"], owed["command_id"], owed["value"], owed["is_told"]) == (address, sent["id"], 0, False)
+    assert await api.error("POST", "/commands/owed/dismiss", 422, json={"address": address}) == "bad_command"
+    body = {"address": address, "who": "ada", "reason": "it is off"}
+    assert await api.post("/commands/owed/dismiss", body) == {"dismissed": True}
+    assert await api.post("/commands/owed/dismiss", body) == {"dismissed": False}
+    assert await api.get("/commands/owed") == {"items": []}

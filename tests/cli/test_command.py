@@ -89,3 +89,15 @@ def test_targets_and_values_are_read() -> None:
     with pytest.raises(Invalid, match="computed"):
         target("modsrv:tank:measurement:volume")
     assert [number(text) for text in ("-1.5", "on", "OFF", "true")] == [-1.5, 1.0, 0.0, 1.0]
+
+
+def test_the_last_command_is_seen_at_the_point(cli: Cli, plant: Plant) -> None:
+    address = plant.address("a", 4)
+    assert cli("command", "send", address, "1.5", "--wait").code == 0
+    assert "1.5: success done" in cli("point", "get", address).out
+    assert "last command" not in cli("point", "get", plant.address("m", 1)).out
+
+
+def test_nothing_is_owed(cli: Cli, plant: Plant) -> None:
+    assert "nothing is owed" in cli("command", "owed").out
+    assert cli("command", "dismiss", plant.address("c", 3), "--reason", "is off").code == 1

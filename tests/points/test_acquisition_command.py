@@ -11,6 +11,7 @@ from tests.points.modbus_server import modbus_server
 from tests.points.site import Site, modbus_channel, register, virtual_channel
 from tests.process import Server
 from tradewind.points.acquisition import new_owner
+from tradewind.points.address import Address
 from tradewind.points.command_record import CommandRequest
 from tradewind.points.command_run import CommandRunner
 from tradewind.points.commands import Commands
@@ -22,6 +23,20 @@ from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings
 
 M = Kind.MEASUREMENT
+
+
+class NothingOwed:
+    """The rest of a CommandSource, for tests that are about commands in the queue."""
+
+    def unsure(self, channel: str) -> frozenset[Address]:
+        return frozenset()
+
+    async def settle(self, channel: ChannelSpec, driver: Driver) -> None: ...
+
+    async def release_former(self, channel: str, now: ChannelSpec | None, drivers: DriverRegistry) -> bool:
+        return True
+
+    async def sweep(self) -> None: ...
 
 
 @pytest.fixture
@@ -43,7 +58,7 @@ async def test_commands_run_between_polls_and_never_two_at_once(site: Site) -> N
             overlaps += busy
             return await super().poll()
 
-    class Commands:
+    class Commands(NothingOwed):
         async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
             nonlocal busy, overlaps
             if not todo:
@@ -84,7 +99,7 @@ async def test_a_reload_waits_for_the_command_that_is_being_carried_out(site: Si
     begun, may_end = asyncio.Event(), asyncio.Event()
     ends: list[str] = []
 
-    class Commands:
+    class Commands(NothingOwed):
         async def run_next(self, channel: ChannelSpec, driver: Driver) -> bool:
             if begun.is_set():
                 return False

@@ -150,6 +150,7 @@ def test_what_is_wrong_with_a_channel(change: dict[str, Any], problem: tuple[str
         ({"kind": "a", "id": 1, "data_type": "string"}, ("bad_data_type", "points[0].data_type")),
         ({"kind": "c", "id": 1, "control_type": "magic"}, ("bad_control_type", "points[0].control_type")),
         ({"kind": "c", "id": 1, "control_type": "pulse"}, ("missing_pulse", "points[0].pulse_ms")),
+        ({"kind": "c", "id": 1, "control_type": "momentary"}, ("missing_pulse", "points[0].pulse_ms")),
         ({"kind": "c", "id": 1, "on_value": 0}, ("same_values", "points[0].on_value")),
         ({"kind": "m", "id": 1, "mapping": 3}, ("not_an_object", "points[0].mapping")),
         ({"kind": "m", "id": 1, "mapping": {"slave_id": 999}}, ("out_of_range", "points[0].mapping.slave_id")),

@@ -152,7 +152,8 @@ async def test_a_late_answer_is_written_down_but_changes_nothing(store: CommandS
     with pytest.raises(CommandConflict):
         await store.finish(command, DONE)
     assert (await store.get(command.id)).status is CommandStatus.TIMEOUT
-    assert await store.effects(now_ms=clock.ms + 60_000) == [], "the board does not show it"
+    shown = [effect.value for effect in await store.effects(now_ms=clock.ms + 60_000)]
+    assert shown == [None], "the board does not show it, but that the point is uncertain"
     late = (await store.journal(1))[0]
     assert (late["id"], late["result"]) == (command.id, "late") and "success" in late["message"]
 
@@ -263,11 +264,16 @@ async def test_success_of_a_models_control_is_written_as_the_seed_says(store: Co
     await pubsub.aclose()
 
 
-async def test_a_failure_changes_no_value(store: CommandStore, clock: FakeClock) -> None:
+@pytest.mark.parametrize("result", [Result.REFUSED, Result.DIFFERS])
+async def test_a_failure_changes_no_value(store: CommandStore, clock: FakeClock, result: Result) -> None:
     await put(store, model=("power_calc", "max_power"))
-    failed = Outcome(CommandStatus.FAILED, Result.DIFFERS, "no", 12.5)
-    assert await store.finish(await take(store), failed) is None
-    assert await store.effects(now_ms=clock.ms + 60_000) == []
+    failed = Outcome(CommandStatus.FAILED, result, "no", 12.5)
+    effect = await store.finish(await take(store), failed)
+    found = await store.effects(now_ms=clock.ms + 60_000)
+    if result is Result.DIFFERS:
+        assert effect is not None and effect.value is None and found == [effect], "the point is uncertain"
+    else:
+        assert effect is None and found == []
     assert await store.plane.redis.exists(store.plane.keys.model_values("power_calc", "control")) == 0
     assert (await store.of_model("power_calc"))[0].actual == 12.5
 

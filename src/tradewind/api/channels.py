@@ -14,7 +14,7 @@ from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, chann
 from tradewind.api.channel_read import ChannelReader
 from tradewind.api.flow_request import YAML_TYPES, read_definition
 from tradewind.api.point_request import BAD, KINDS, path_channel, query_kinds, refuse_query
-from tradewind.api.point_room import PointServices, point_view
+from tradewind.api.point_room import PointServices, point_views
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random
@@ -159,10 +159,10 @@ class ChannelRoutes:
         silent = [address for address in order[:limit] if address not in values]
         values |= {point.address: point for point in await self._room.board.read(silent)} if silent else {}
         items = []
-        for address in order[:limit]:
+        views = await point_views(self._room, [values[address] for address in order[:limit]])
+        for address, view in zip(order, views, strict=False):
             spec = declared.get(address)
-            extra = {"name": spec.name if spec else "", "pushed": spec is None}
-            items.append({**point_view(values[address]), **extra})
+            items.append({**view, "name": spec.name if spec else "", "pushed": spec is None})
         last = order[:limit][-1].split(":", 2)[2] if len(order) > limit else None
         return json_response({"items": items, "next_cursor": last})
 

@@ -80,6 +80,33 @@ class CommandRoutes:
         _refuse(problems)
         return json_response({"released": await self._commands.release(address, who)})
 
+    async def owed(self, request: Request) -> Response:
+        check_query(request, frozenset())
+        items = [
+            {
+                "address": str(owed.address),
+                "command_id": owed.command_id,
+                "value": owed.value,
+                "since": iso(owed.since_ms),
+                "due": iso(owed.due_ms),
+                "is_told": owed.is_told,
+            }
+            for owed in await self._commands.owed()
+        ]
+        return json_response({"items": sorted(items, key=lambda item: str(item["address"]))})
+
+    async def dismiss(self, request: Request) -> Response:
+        check_query(request, frozenset())
+        body = await read_object(request, self._max_body_bytes, frozenset({"address", "who", "reason"}))
+        problems: list[Problem] = []
+        address, who, reason = (
+            _text(body, name, problems, most) for name, most in (("address", 0), ("who", 200), ("reason", 500))
+        )
+        if not reason:
+            problems.append(Problem("no_reason", "reason", "say why nobody needs to switch the output off any more"))
+        _refuse(problems)
+        return json_response({"dismissed": await self._commands.dismiss(address, who, reason)})
+
     async def index(self, request: Request) -> Response:
         check_query(request, frozenset({"model", "limit"}))
         model, limit = query_id(request, "model") or "", query_limit(request, MAX_LIMIT, default=100)
@@ -128,6 +155,17 @@ class CommandRoutes:
                 "POST", f"{every}/release", self.release, "Give a selection up",
                 {200: ("Whether there was one", "Released"), 409: ("It is somebody else's", "Error"), 422: BAD}, TAG,
                 body="ReleaseRequest",
+            ),
+            Endpoint(
+                "GET", f"{every}/owed", self.owed, "List what devices are owed",
+                {200: ("Writes that must still follow, such as the 0 of a pulse", "OwedWrites"), 422: BAD}, TAG,
+                "Whoever polls the channel next does them first of all; while one is late, a Critical alarm says so.",
+            ),
+            Endpoint(
+                "POST", f"{every}/owed/dismiss", self.dismiss, "Give up what a device is owed",
+                {200: ("Whether something was owed", "Dismissed"), 422: BAD}, TAG,
+                "Only when somebody has made sure that the output is off, or the device is gone for good.",
+                body="DismissRequest",
             ),
             Endpoint(
                 "GET", every, self.index, "List commands, newest first", {200: ("Commands", "Commands"), 422: BAD}, TAG,

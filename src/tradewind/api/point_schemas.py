@@ -62,6 +62,26 @@ POINT_FIELDS: dict[str, Schema] = {
     "age_ms": or_null({"type": "integer"}),
     "unit": TEXT,
 }
+_LAST: dict[str, Schema] = {
+    "command": {
+        **or_null(
+            object_of(
+                {
+                    "id": TEXT,
+                    "value": or_null(NUMBER),
+                    "status": TEXT,
+                    "result": TEXT,
+                    "message": TEXT,
+                    "who": TEXT,
+                    "source": TEXT,
+                    "at": TIME,
+                    "unsure": {**FLAG, "description": "what the point stands at is not known since"},
+                }
+            )
+        ),
+        "description": "of c and a points: how the last command ended",
+    }
+}
 _TARGET: dict[str, Schema] = {
     "address": {**TEXT, "description": "a point of kind c or a"},
     "model": {**TEXT, "description": "instead of an address, with `field`"},
@@ -112,7 +132,7 @@ _MODEL_FIELDS: dict[str, Schema] = {
 POINT_SCHEMAS: dict[str, Schema] = {
     "Point": object_of(POINT_FIELDS, _POINT),
     "Points": items_of("Point"),
-    "FoundPoint": object_of({**POINT_FIELDS, "name": TEXT}, None, list(POINT_FIELDS)),
+    "FoundPoint": object_of({**POINT_FIELDS, **_LAST, "name": TEXT}, None, list(POINT_FIELDS)),
     "FoundPoints": object_of({"items": list_of(ref("FoundPoint")), "total": COUNT}, None, ["items"]),
     "Ingest": {
         "anyOf": [ref("Sample"), list_of(ref("Sample"), "several times")],
@@ -168,8 +188,9 @@ POINT_SCHEMAS: dict[str, Schema] = {
     "ChannelPage": object_of({"items": list_of(ref("ChannelGlance")), "next_cursor": or_null(TEXT)}),
     "ChannelReload": object_of({"id": TEXT, "status": TEXT}, {"id": "1001", "status": "reloading"}),
     "ChannelPoint": object_of(
-        {**POINT_FIELDS, "name": TEXT, "pushed": {**FLAG, "description": "not declared"}},
+        {**POINT_FIELDS, **_LAST, "name": TEXT, "pushed": {**FLAG, "description": "not declared"}},
         {**_POINT, "name": "power", "pushed": False},
+        [*POINT_FIELDS, "name", "pushed"],
     ),
     "ChannelPoints": object_of({"items": list_of(ref("ChannelPoint")), "next_cursor": or_null(TEXT)}),
     "ModelDefinition": object_of(
@@ -273,5 +294,27 @@ POINT_SCHEMAS: dict[str, Schema] = {
     ),
     "Selection": object_of({"address": TEXT, "value": NUMBER, "who": TEXT, "until": TIME}),
     "ReleaseRequest": object_of({"address": TEXT, "who": TEXT}, {"address": "comsrv:1001:c:30001", "who": "ada"}),
+    "OwedWrites": object_of(
+        {
+            "items": list_of(
+                object_of(
+                    {
+                        "address": TEXT,
+                        "command_id": TEXT,
+                        "value": {**NUMBER, "description": "what the point stands at once it is done"},
+                        "since": TIME,
+                        "due": TIME,
+                        "is_told": {**FLAG, "description": "it is late: an alarm says so"},
+                    }
+                )
+            )
+        }
+    ),
+    "DismissRequest": object_of(
+        {"address": TEXT, "who": {**TEXT, "maxLength": 200}, "reason": {**TEXT, "maxLength": 500}},
+        {"address": "comsrv:1001:c:30001", "who": "ada", "reason": "the device is gone for good"},
+        ["address", "reason"],
+    ),
+    "Dismissed": object_of({"dismissed": FLAG}, {"dismissed": True}),
     "Released": object_of({"released": FLAG}, {"released": True}),
 }

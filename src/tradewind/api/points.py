@@ -13,7 +13,7 @@ from tradewind import codec
 from tradewind.api.events import EventStream, NextText
 from tradewind.api.point_feed import PointFeed
 from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query_search, query_wanted
-from tradewind.api.point_room import PointServices, point_view, read_model, read_points
+from tradewind.api.point_room import PointServices, point_view, point_views, read_model, read_points
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.routing import Endpoint, Parameter, json_response
 
@@ -36,12 +36,13 @@ class PointRoutes:
             points += await self._room.board.read_channel(channel, wanted.kinds)
         for model in wanted.models:
             points += await read_model(self._room, model)
-        return json_response({"items": [point_view(point) for point in points]})
+        return json_response({"items": await point_views(self._room, points)})
 
     async def _found(self, text: str, limit: int) -> Response:
         found = await self._room.find(text)
         points = await read_points(self._room, [address for address, _ in found[:limit]])
-        items = [{**point_view(point), "name": name} for point, (_, name) in zip(points, found, strict=False)]
+        views = await point_views(self._room, points)
+        items = [{**view, "name": name} for view, (_, name) in zip(views, found, strict=False)]
         return json_response({"items": items, "total": len(found)})
 
     async def live(self, request: Request) -> Response:
@@ -72,7 +73,8 @@ class PointRoutes:
                 "GET", "/api/v1/points", self.read, "Read the newest values",
                 {200: ("Points in the order asked for", "FoundPoints"), 422: BAD}, TAG,
                 "A point without a value has the value null and is bad. What nothing has confirmed for too long is "
-                "not good any more. What a search finds has names, too, and `total` says how much there is.",
+                "not good any more. Points of kind c and a say how their last command ended (`command`). What a search "
+                "finds has names, too, and `total` says how much there is.",
                 query=(*query, *search),
             ),
             Endpoint(

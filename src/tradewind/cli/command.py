@@ -105,6 +105,35 @@ def cancel(
     return for_each(cli, ids, ask, lambda answer: f"{answer['id']} {answer['status']}")
 
 
+@app.command()
+def owed(ctx: typer.Context) -> None:
+    """What devices are still owed, such as the 0 of a pulse that was interrupted."""
+    cli: Session = ctx.obj
+    found = cli.station.get("/commands/owed")
+    from tradewind.cli.times import clock_time
+
+    rows = [
+        (o["address"], f"{o['value']:g}", clock_time(o["since"]), "late" if o["is_told"] else "due", o["command_id"])
+        for o in found["items"]
+    ]
+    headings = ("address", "value", "since", "state", "command")
+    cli.out.show(found, lambda: table(headings, rows, empty="nothing is owed", right=("value",)))
+
+
+@app.command()
+def dismiss(
+    ctx: typer.Context,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of `command owed`.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why nobody needs to do it any more.")],
+) -> int:
+    """Give up what a device is owed: somebody has made sure that it is off, or it is gone for good."""
+    cli: Session = ctx.obj
+    found = cli.station.post("/commands/owed/dismiss", {"address": address, "who": user(), "reason": reason})
+    is_done = found["dismissed"]
+    cli.out.show(found, lambda: cell(f"{address} dismissed" if is_done else f"nothing is owed to {address}"))
+    return 0 if is_done else 1
+
+
 def target(text: str) -> dict[str, str]:
     """The address of a point, or model and field of a control. Raises Invalid."""
     from tradewind.points.address import CONTROL, Address

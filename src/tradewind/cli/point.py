@@ -147,15 +147,25 @@ def point_table(points: list[dict[str, Any]]) -> RenderableType:
     from tradewind.cli.times import span
 
     is_named = any("name" in point for point in points)
+    is_commanded = any(point.get("command") for point in points)
     headings = ["address", *(["name"] if is_named else []), "value", "unit", "quality", "age"]
+    headings += ["last command"] if is_commanded else []
     rows = []
     for point in points:
         age = span(point["age_ms"] / 1000) if point["age_ms"] is not None else None
         named = [point.get("name")] if is_named else []
-        rows.append(
-            [point["address"], *named, number_text(point["value"]), point["unit"], status_cell(point["quality"]), age]
-        )
+        row = [point["address"], *named, number_text(point["value"]), point["unit"], status_cell(point["quality"]), age]
+        rows.append([*row, *([last_command(point)] if is_commanded else [])])
     return table(headings, rows, empty="no points", right=("value", "age"))
+
+
+def last_command(point: dict[str, Any]) -> str:
+    """How the last command to a point ended, and whether its state is unknown since."""
+    command = point.get("command")
+    if not command:
+        return ""
+    told = f"{number_text(command['value'])}: {command['status']} {command['result']}".rstrip()
+    return f"{told}, state unknown since" if command["unsure"] else told
 
 
 def _line(point: dict[str, Any]) -> Text:

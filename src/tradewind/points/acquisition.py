@@ -7,22 +7,25 @@ in a process; leases (channel_claim) see to it that there are not two in the wor
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import structlog
 
-from tradewind.errors import Invalid, Unavailable
+from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.ids import short_random
 from tradewind.points.board import Board
 from tradewind.points.channel_bench import Bench, CommandSource
 from tradewind.points.channel_claim import ClaimKeeper
 from tradewind.points.channel_push import PushWatch
-from tradewind.points.channel_runner import ChannelRunner
+from tradewind.points.channel_runner import OWED_PAUSE_S, ChannelRunner
 from tradewind.points.channel_samples import READ_KINDS
 from tradewind.points.channel_status import ChannelStatus, StatusBook
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH, DriverRegistry
+from tradewind.points.owed_run import channels_owed
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec
 from tradewind.redis.connection import translated
@@ -31,6 +34,9 @@ log = structlog.get_logger(__name__)
 #: How long a command may wait before its channel hears of it.
 COMMANDS_S = 0.1
 CHANGES_S = 0.5
+SWEEP_S = 1.0
+#: Each so many looks for commands, points that a command left unknown are read back.
+UNSURE = 10
 #: How long a channel that is to stop waits for the command that it is carrying out.
 STOP_S = 10.0
 
@@ -41,13 +47,15 @@ def new_owner() -> str:
 
 
 class _Post:
-    """A channel in this process: what it should be, and the task that makes it so. `spec` None: it should end."""
+    """A channel in this process: what it should be, and the task that makes it so. `spec` None: it should end; not
+    enabled: nobody polls it, and only what is owed to its device is done."""
 
-    __slots__ = ("changed", "runner", "spec", "task")
+    __slots__ = ("changed", "owed", "runner", "spec", "task")
 
     def __init__(self, spec: ChannelSpec) -> None:
         self.spec: ChannelSpec | None = spec
         self.changed = asyncio.Event()
+        self.owed = asyncio.Event()
         self.runner: ChannelRunner | PushWatch | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -78,6 +86,7 @@ class Acquisition:
         self._lease_s = lease_s
         self._specs: dict[str, ChannelSpec] = {}
         self._posts: dict[str, _Post] = {}
+        self._owed: frozenset[str] = frozenset()
         self._book = StatusBook(plane, self.reload)
         self._claims: ClaimKeeper | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -96,6 +105,7 @@ class Acquisition:
                             jobs.create_task(self._follow(), name="channel definitions"),
                             jobs.create_task(self._book.run(), name="channel status"),
                             jobs.create_task(self._hear_commands(), name="channel commands"),
+                            jobs.create_task(self._sweep(), name="command sweep"),
                         ]
                         await stop.wait()
                         for task in running:
@@ -124,6 +134,8 @@ class Acquisition:
         if claims is None or tasks is None:
             return
         wanted = {channel: spec for channel, spec in self._specs.items() if spec.enabled}
+        for channel in self._owed - wanted.keys():  # switched off or removed, but its device may still be on
+            wanted[channel] = msgspec.structs.replace(self._specs.get(channel) or ChannelSpec(channel), enabled=False)
         claims.want(wanted)
         leaving, held = claims.leaving, claims.held  # in this order
         for channel, post in self._posts.items():
@@ -153,7 +165,8 @@ class Acquisition:
             is_off = spec is None or not spec.enabled
             await self._book.close(channel, is_removed=spec is None, is_ours=self._is_held(channel), is_off=is_off)
             spec = self._specs.get(channel)
-            if claims is not None and (spec is None or not spec.enabled or channel in claims.leaving):
+            is_off = (spec is None or not spec.enabled) and channel not in self._owed
+            if claims is not None and (is_off or channel in claims.leaving):
                 claims.release(channel)
             self._settle()  # it may be wanted again already
 
@@ -162,6 +175,9 @@ class Acquisition:
 
     async def _serve(self, spec: ChannelSpec, post: _Post) -> None:
         """Run the channel until something about it changes."""
+        if not spec.enabled:
+            await self._release_former(spec, post, None)
+            return
         points = sum(point.kind in READ_KINDS for point in spec.points)
         status = ChannelStatus(spec.id, self.owner, points, self._plane.clock.now_ms())
         self._book.open(status)
@@ -172,6 +188,7 @@ class Acquisition:
             runner = ChannelRunner(spec, self._bench, status)
         post.runner = runner
         running = asyncio.create_task(runner.run(), name=f"runner {spec.id}")
+        former = asyncio.create_task(self._release_former(spec, post, spec), name=f"owed {spec.id}")
         change = asyncio.create_task(post.changed.wait())
         try:
             await asyncio.wait({running, change}, return_when=asyncio.FIRST_COMPLETED)
@@ -180,11 +197,44 @@ class Acquisition:
         finally:
             change.cancel()
             patience_s = spec.timeout_ms / 1000 + 2
-            await _ended(
-                running, patience_s, lambda error: log.error("channel failed", channel=spec.id, exc_info=error)
-            )
+            for task in (former, running):
+                await _ended(
+                    task, patience_s, lambda error: log.error("channel failed", channel=spec.id, exc_info=error)
+                )
             post.runner = None
             status.turn(False, self._plane.clock.now_ms(), "stopped")
+
+    async def _release_former(self, spec: ChannelSpec, post: _Post, now: ChannelSpec | None) -> None:
+        """Do what is owed to targets that the channel's definition does not name (any more), until all is done; then
+        again when something is. `now` None: until the channel is wanted otherwise."""
+        source, failed = self._bench.commands, 0
+        if now is None:
+            post.owed.set()
+        while source is not None and (now is not None or not post.changed.is_set()):
+            try:
+                async with asyncio.timeout(None if now is not None else COMMANDS_S):
+                    await post.owed.wait()
+            except TimeoutError:
+                continue
+            post.owed.clear()
+            try:
+                is_done = await source.release_former(spec.id, now, self._bench.drivers)
+            except TradewindError as error:
+                log.warning("commands out of reach", channel=spec.id, error=error.message)
+                is_done = False
+            failed = 0 if is_done else failed + 1
+            if not is_done:
+                await asyncio.sleep(min(OWED_PAUSE_S, 0.5 * failed))
+                post.owed.set()
+
+    async def _sweep(self) -> None:
+        """End what is over, also without a scheduler; several do no harm."""
+        while self._bench.commands is not None:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._bench.commands.sweep()
+            except TradewindError as error:
+                log.warning("commands not swept", error=error.message)
 
     async def _follow(self) -> None:
         """Learn of definitions as they change."""
@@ -213,12 +263,23 @@ class Acquisition:
     async def _hear_commands(self) -> None:
         """Wake the runners whose channels have commands; one short question as long as there are none anywhere."""
         keys = self._plane.keys
-        while self._bench.commands is not None:
+        for turn in itertools.count():
+            if self._bench.commands is None:
+                return
             await asyncio.sleep(COMMANDS_S)
             try:
+                if turn % UNSURE == 0:
+                    for runner in [post.runner for post in self._posts.values() if post.runner is not None]:
+                        if runner.is_unsure:
+                            runner.wake()
                 with translated(self._plane.link):
-                    if not await self._plane.redis.zcard(keys.commands_open()):
-                        continue
+                    pipe = self._plane.redis.pipeline(transaction=False)
+                    pipe.zcard(keys.commands_open()).hkeys(keys.commands_owed())
+                    count, owed = await pipe.execute()
+                self._hear_owed(channels_owed(owed))
+                if not count:
+                    continue
+                with translated(self._plane.link):
                     channels = list(self._posts)
                     pipe = self._plane.redis.pipeline(transaction=False)
                     for channel in channels:
@@ -232,6 +293,16 @@ class Acquisition:
                 post = self._posts.get(channel)
                 if length and post is not None and post.runner is not None:
                     post.runner.wake()
+
+    def _hear_owed(self, channels: frozenset[str]) -> None:
+        if channels != self._owed:
+            self._owed = channels
+            self._settle()
+        for channel in channels & self._posts.keys():
+            post = self._posts[channel]
+            post.owed.set()
+            if post.runner is not None:
+                post.runner.wake()
 
 
 async def _ended(task: asyncio.Task[None], patience_s: float, on_error: Callable[[BaseException], None]) -> None:

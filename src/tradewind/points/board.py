@@ -107,6 +107,7 @@ class Board(BoardReader):
             self._noted.pop(f"comsrv:{channel}:{kind}", None)
         with translated(self.plane.link):
             removed: int = await self.plane.at(channel).redis.unlink(*names)
+            await self.plane.redis.unlink(keys.channel_outcomes(channel))
             await self.plane.redis.srem(keys.channels_pushed(), *(f"{channel}:{kind}" for kind in KINDS))
             if self.plane.link.cluster:
                 await self.plane.redis.srem(keys.feeds(), channel)

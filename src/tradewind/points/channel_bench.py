@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from tradewind.clock import Clock
+from tradewind.points.address import Address
 from tradewind.points.board import Board
 from tradewind.points.driver import Driver
 from tradewind.points.driver_registry import DriverRegistry
@@ -21,6 +23,25 @@ class CommandSource(Protocol):
         One call at a time per channel, and no other call of the driver runs, except `listen`. Raises DeviceTrouble,
         once all is recorded, when the connection is of no use any more.
         """
+        ...
+
+    def unsure(self, channel: str) -> Set[Address]:
+        """The points of a channel that commands left unknown; always the same set, which changes."""
+        ...
+
+    async def settle(self, channel: ChannelSpec, driver: Driver) -> None:
+        """Do what is owed to the device and read back what commands left unknown.
+
+        Called as `run_next`. Raises DeviceTrouble, or Unavailable without Redis.
+        """
+        ...
+
+    async def release_former(self, channel: str, now: ChannelSpec | None, drivers: DriverRegistry) -> bool:
+        """Do what is owed to targets that `now` does not describe; True when nothing of that is left."""
+        ...
+
+    async def sweep(self) -> None:
+        """End commands whose time is over. Raises Unavailable."""
         ...
 
 

@@ -137,8 +137,8 @@ def make_point(kind: Kind, fields: dict[str, Any], mapping: dict[str, Any], bad:
         add("bad_scale", "scale", "a scale of 0 loses the value; leave it out for 1")
     if fields.get("min", -math.inf) > fields.get("max", math.inf):
         add("min_above_max", "min", f"{fields['min']:g} is above the maximum {fields['max']:g}")
-    if fields.get("control_type") == "pulse" and not fields.get("pulse_ms"):
-        add("missing_pulse", "pulse_ms", "a pulse has a duration in milliseconds")
+    if fields.get("control_type") in ("pulse", "momentary") and not fields.get("pulse_ms"):
+        add("missing_pulse", "pulse_ms", "a pulse has a duration in milliseconds; without one nobody would release it")
     return PointSpec(kind=kind, mapping=mapping, **fields) if is_good else None
 
 

@@ -33,6 +33,8 @@ class PushWatch:
         self._every_s = min(10.0, max(0.25, shortest_s / 4))
         self._marked: dict[tuple[str, str], int] = {}
 
+    is_unsure = False
+
     def wake(self) -> None:
         """There is no device, so no commands either."""
 

@@ -24,6 +24,10 @@ from tradewind.points.spec import ChannelSpec, Reading
 log = structlog.get_logger(__name__)
 #: The first and the longest pause before a channel is connected again; each is cut by chance to half at most.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+#: The longest pause while something may be owed to the device.
+OWED_PAUSE_S = 5.0
+#: So often in a row what is owed comes before the first poll; then the device must answer a poll first.
+SETTLE_FIRST, SETTLE_PAUSE_S = 2, 30.0
 #: What a driver may take beyond the channel's timeout before it is interrupted.
 GRACE_S = 0.5
 #: Readings that were delivered and not written yet; beyond that the oldest are dropped and counted.
@@ -40,6 +44,8 @@ class ChannelRunner:
         self.status = status
         self._bench = bench
         self._samples = Samples(channel, bench.stale_s / 2)
+        if bench.commands is not None:
+            self._samples.unsure = bench.commands.unsure(channel.id)
         self._timeout_s = channel.timeout_ms / 1000
         self._interval_s = channel.poll_interval_ms / 1000
         self._loop = asyncio.get_running_loop()
@@ -50,11 +56,18 @@ class ChannelRunner:
         self._timer: asyncio.TimerHandle | None = None
         self._commands = asyncio.Event()
         self._is_ending = False
+        self._is_owing = False
+        self._settle_failures, self._settle_s = 0, 0.0
         self._no_command = asyncio.Event()
         self._no_command.set()
         self._writing = asyncio.Lock()
         self._delivered: list[Reading] = []
         self._has_delivered = asyncio.Event()
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether commands left points unknown that could not be read back yet."""
+        return bool(self._samples.unsure)
 
     def wake(self) -> None:
         self._commands.set()
@@ -74,7 +87,8 @@ class ChannelRunner:
             while True:
                 error = await self._attempt()
                 self._fail(error)
-                await asyncio.sleep(pause_after(self._failed, random.random()))
+                pause_s = pause_after(self._failed, random.random())
+                await asyncio.sleep(min(pause_s, OWED_PAUSE_S) if self._is_owing else pause_s)
                 self._failed += 1
 
     async def _attempt(self) -> str:
@@ -94,7 +108,9 @@ class ChannelRunner:
         try:
             async with self._limit("did not connect"):
                 await driver.connect()
-            self._commands.set()  # a former owner may have left some
+            if self._settle_failures < SETTLE_FIRST:
+                await self._settle(driver)  # first of all: a former owner may have left an output on
+            self._commands.set()  # and commands
             await (self._poll(driver) if driver.is_polled else self._listen(driver))
         finally:
             with contextlib.suppress(Exception):  # close never raises, says the contract; here it may
@@ -132,12 +148,32 @@ class ChannelRunner:
             except TimeoutError:
                 return
 
+    async def _settle(self, driver: Driver) -> None:
+        """Do what is owed to the device and read back what commands left unknown. Where that keeps failing (one dead
+        unit behind a gateway), the device is polled first and this is tried again after a growing pause."""
+        source = self._bench.commands
+        if source is None or self._loop.time() < self._settle_s:
+            return
+        self._is_owing = True
+        try:
+            await source.settle(self.channel, driver)
+            self._is_owing, self._settle_failures = False, 0
+        except DeviceTrouble:
+            self._settle_failures += 1
+            if self._settle_failures >= SETTLE_FIRST:
+                self._settle_s = self._loop.time() + min(SETTLE_PAUSE_S, 2**self._settle_failures)
+            raise
+        except TradewindError as error:  # Redis, not the device
+            log.warning("commands out of reach", channel=self.channel.id, error=error.message)
+
     async def _run_commands(self, driver: Driver, due_s: float | None = None) -> None:
         source = self._bench.commands
         self._no_command.clear()
         try:
+            await self._settle(driver)
             while source is not None and not self._is_ending and await source.run_next(self.channel, driver):
                 self.status.commands += 1
+                await self._settle(driver)
                 if due_s is not None and self._loop.time() >= due_s:
                     self._commands.set()  # the next ones after the poll
                     return

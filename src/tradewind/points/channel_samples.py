@@ -6,8 +6,9 @@ Pure; the clock is an argument. It remembers what was written last, so tell it w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
+from tradewind.points.address import Address
 from tradewind.points.batch import Batch
 from tradewind.points.convert import is_change, to_engineering
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
@@ -45,6 +46,8 @@ class Samples:
             self._known[point.kind][point.id] = _Known(point, refresh_s)
         self.count = sum(len(self._known[kind]) for kind in READ_KINDS)
         self._is_back = True
+        #: Points whose last command left their state unknown.
+        self.unsure: Set[Address] = frozenset()
 
     def changes(self, readings: Iterable[Reading], now_s: float) -> list[Batch]:
         """One batch per kind that has news. Readings of points that the channel does not have are left out."""
@@ -116,6 +119,7 @@ class Samples:
                 known.quality = None
             if points:
                 good = dict.fromkeys(points, _GOOD.value)
+                good |= {a.field: _UNCERTAIN.value for a in self.unsure if a.kind == kind and a.field in points}
                 batches.append(Batch.of_channel(self._channel, kind, {}, quality=good))
         return batches
 

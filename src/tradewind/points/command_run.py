@@ -1,14 +1,16 @@
 """Carrying commands out: the owner of a channel takes them one by one, writes, reads back, and records how it ended.
 
 Whatever leaves the outcome unknown (no answer, a crash, a stop in the middle) ends as timeout and is never repeated.
+What a command owes to its device (the 0 of a pulse) is stored before its first write; see owed_run.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 
+import msgspec
 import structlog
 
 from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
@@ -17,9 +19,12 @@ from tradewind.points.board import Board
 from tradewind.points.command_check import check_target, find_point, read_back_of
 from tradewind.points.command_record import Command, CommandStatus, Interlocked, Outcome, Result
 from tradewind.points.command_store import OVERRUN_MS, CommandStore
-from tradewind.points.commands import apply_effects, require_interlock
+from tradewind.points.commands import apply_effects, require_interlock, sweep
 from tradewind.points.convert import to_engineering, to_raw
 from tradewind.points.driver import DeviceTrouble, Driver
+from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.owed import owed_text
+from tradewind.points.owed_run import OwedRunner
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality
 
 log = structlog.get_logger(__name__)
@@ -35,6 +40,20 @@ class CommandRunner:
         self._store = store
         self._board = board
         self._owner = owner
+        self._owed = OwedRunner(store, board)
+
+    def unsure(self, channel: str) -> Set[Address]:
+        return self._owed.unsure(channel)
+
+    async def settle(self, channel: ChannelSpec, driver: Driver) -> None:
+        await self._store.lose_former(channel.id, self._owner)
+        await self._owed.settle(channel, driver)
+
+    async def release_former(self, channel: str, now: ChannelSpec | None, drivers: DriverRegistry) -> bool:
+        return await self._owed.release_former(channel, now, drivers)
+
+    async def sweep(self) -> None:
+        await sweep(self._board, self._store)
 
     async def take(self, channel: str) -> Command | None:
         """The next command of a channel that this process holds, to be ended with `finish`; None when none waits."""
@@ -49,7 +68,7 @@ class CommandRunner:
         command = await self.take(channel.id)
         if command is None:
             return False
-        execution = Execution(command, channel, driver, self._board)
+        execution = Execution(command, channel, driver, self._board, self._store)
         try:
             outcome = await execution.run()
         except asyncio.CancelledError:
@@ -81,6 +100,8 @@ class CommandRunner:
         log.info("command_ended", command=command.id, address=command.address, value=command.value, who=command.who,
                  status=outcome.status.value, result=outcome.result.value, message=outcome.message)  # fmt: skip
         if effect is not None:
+            unsure = self._owed.unsure(command.point.entity)
+            (unsure.add if effect.value is None else unsure.discard)(command.point)
             await apply_effects(self._board, self._store, [effect])
         return True
 
@@ -88,17 +109,22 @@ class CommandRunner:
 class Execution:
     """One execution of one command. `trouble`: the connection broke on the way."""
 
-    def __init__(self, command: Command, channel: ChannelSpec, driver: Driver, board: Board) -> None:
+    def __init__(
+        self, command: Command, channel: ChannelSpec, driver: Driver, board: Board, store: CommandStore
+    ) -> None:
         self.trouble: DeviceTrouble | None = None
         self._command, self._channel, self._driver, self._board = command, channel, driver, board
+        self._store = store
         self._deadline = time.monotonic() + command.timeout_ms / 1000
         self._is_written = False
         self._is_hung = False
+        self._released_at: float | None = None
 
     def interrupted(self) -> Outcome:
         """How it stands when `run` was stopped in the middle."""
         if self._is_written:
-            return Outcome(CommandStatus.TIMEOUT, Result.UNKNOWN, "stopped while it was carried out: outcome unknown")
+            message = "stopped while it was carried out: outcome unknown"
+            return Outcome(CommandStatus.TIMEOUT, Result.UNKNOWN, message, settles_at=self._released_at)
         return Outcome(CommandStatus.FAILED, Result.REFUSED, "stopped before anything was written")
 
     def connection_trouble(self) -> DeviceTrouble | None:
@@ -153,19 +179,51 @@ class Execution:
         return None
 
     async def _pulse(self, point: PointSpec, raw: float) -> Outcome | None:
+        """On, and off after the point's time. The off is owed from before the on until the device has confirmed it."""
+        command, channel = self._command, self._channel
+        off = to_raw(point, 0.0)
+        text = owed_text(channel, point, off, 0.0, self._store.plane.clock.now_ms())
+        due_ms = point.pulse_ms + 2 * channel.timeout_ms
+        try:
+            await self._store.owe(command, text, due_ms)
+        except TradewindError as error:
+            return _failed(Result.REFUSED, f"nothing was written: {error.message}")
         refusal = await self._written(self._driver.write(point, raw))
         if refusal is not None and refusal.result is Result.REFUSED:
+            await self._nothing_owed()
             return refusal
         end = None
         try:
             await asyncio.sleep(point.pulse_ms / 1000)
         finally:  # also when the on was not confirmed, and when this process stops: an output must not stay on
             if self.trouble is None:
-                self._deadline = max(self._deadline, time.monotonic() + self._channel.timeout_ms / 1000)
-                end = await self._written(self._driver.write(point, to_raw(point, 0.0)))
+                self._deadline = max(self._deadline, time.monotonic() + channel.timeout_ms / 1000)
+                end = await self._written(self._driver.write(point, off))
+            if self.trouble is None and end is None:
+                self._released_at = 0.0
+                await self._nothing_owed()
+            else:
+                await self._still_owed()
         if refusal is None and end is not None:
             return Outcome(CommandStatus.TIMEOUT, Result.UNKNOWN, f"the pulse may not have ended: {end.message}")
-        return refusal
+        return msgspec.structs.replace(refusal, settles_at=self._released_at) if refusal is not None else None
+
+    async def _nothing_owed(self) -> None:
+        """The device has confirmed the release, or refused the beginning. Without Redis it stays owed and is done
+        again, which does no harm."""
+        try:
+            for owed in await self._store.owed(self._channel.id):
+                if owed.command_id == self._command.id:
+                    await self._store.owed_done(owed, value=self._released_at)
+        except Unavailable as error:
+            log.warning("owed_not_settled", command=self._command.id, error=error.message)
+
+    async def _still_owed(self) -> None:
+        """Say so at once, instead of when it is due."""
+        try:
+            await self._store.tell_owed([self._command.address])
+        except Unavailable as error:
+            log.warning("owed_not_told", command=self._command.id, error=error.message)
 
     async def _verify(self, point: PointSpec, paired: Address, expected: float, before: int) -> Outcome:
         """Look until the paired point shows the value, or the time is over."""

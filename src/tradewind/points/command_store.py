@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from tradewind.errors import Conflict, Overloaded
+from tradewind.errors import Conflict, Invalid, Overloaded
 from tradewind.ids import short_random
 from tradewind.points.address import Address
 from tradewind.points.command_record import (
@@ -19,11 +19,14 @@ from tradewind.points.command_record import (
     CommandNotFound,
     CommandStatus,
     Outcome,
+    Result,
     fields_of,
     from_redis,
 )
+from tradewind.points.owed import Owed, read_owed
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import MAX_REPORTS
 from tradewind.redis.scripts import Arg
 
 KEEP_MS = 86_400_000
@@ -32,15 +35,37 @@ MAX_WAITING = 1000
 OVERRUN_MS = 5000
 #: A value that the board does not show so long after the success is written by the sweeper.
 _EFFECT_AGE_MS = 3000
+#: Results after which nobody knows what the point stands at; as in command_shared.lua.
+UNSURE = frozenset((Result.UNKNOWN, Result.LOST, Result.UNVERIFIED, Result.DIFFERS))
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What the board must show after a success."""
+    """What the board must show after a command. `value` None: that the point is uncertain."""
 
     command_id: str
     address: Address
-    value: float
+    value: float | None
     ts_ms: int
+    text: str
+
+
+class PointOutcome(msgspec.Struct, frozen=True):
+    """How the last command to a point ended; `unsure`: the command that left its state unknown, `` when it is known.
+    `at` in ms."""
+
+    id: str
+    value: str
+    status: str
+    result: str
+    message: str
+    who: str
+    source: str
+    at: int
+    unsure: str = ""
+
+
+# Times are text in Lua's JSON: a double would print them as 1.7e+12.
+_outcome_decoder = msgspec.json.Decoder(PointOutcome, strict=False)
 
 
 class CommandStore:
@@ -96,21 +121,25 @@ class CommandStore:
         flat = await self._run("command_take", names, [owner, short_random(), OVERRUN_MS])
         return from_redis(flat)
 
+    async def lose_former(self, channel: str, owner: str) -> str:
+        """End the command that another owner of the channel was carrying out; its id. `owner` alone holds it now."""
+        return str((await self._run("command_lose", [self.plane.keys.channel_doing(channel)], [owner])).decode())
+
     async def finish(self, command: Command, outcome: Outcome) -> Effect | None:
-        """End a command that was taken; on success what the board must show now.
+        """End a command that was taken; what the board must show now, if anything.
 
         Raises CommandConflict when it had ended before (the sweeper, another owner): the answer is in the journal only.
         """
         keys, point = self.plane.keys, command.point
         is_success = outcome.status is CommandStatus.SUCCESS
-        stands_at = command.number if outcome.settles_at is None else outcome.settles_at
+        stands_at = outcome.settles_at if outcome.settles_at is not None or not is_success else command.number
         of_model = is_success and command.is_of_model
         reply = await self._run(
             "command_finish",
             [keys.command(command.id), keys.command_effects(), keys.model_values(command.model_name, "control")],
             [
                 command.id, str(command.token), outcome.status.value, outcome.result.value, outcome.message,
-                "" if outcome.actual is None else repr(outcome.actual), repr(stands_at) if is_success else "",
+                "" if outcome.actual is None else repr(outcome.actual), "" if stands_at is None else repr(stands_at),
                 command.field_name if of_model else "", f"{keys.channel_prefix}modsrv:{command.model_name}:control",
             ],
         )  # fmt: skip
@@ -118,7 +147,9 @@ class CommandStore:
             raise CommandNotFound(command.id)
         if reply[0] == 0:
             raise CommandConflict(command.id, reply[1].decode(), f"ended as {outcome.status}")
-        return Effect(command.id, point, stands_at, reply[1]) if is_success else None
+        if stands_at is None and outcome.result not in UNSURE:
+            return None
+        return _effect(command.id, point, stands_at, reply[1])
 
     async def cancel(self, command_id: str, who: str = "", reason: str = "") -> None:
         """Raises CommandNotFound, or CommandConflict when it has started."""
@@ -199,17 +230,118 @@ class CommandStore:
         now = self.plane.clock.now_ms() if now_ms is None else now_ms
         found = []
         for command_id, row in rows.items():
-            address, value, ts = row.decode().split(" ")
-            if int(ts) <= now - _EFFECT_AGE_MS:
-                found.append(Effect(command_id.decode(), Address.parse(address), float(value), int(ts)))
+            try:
+                effect = read_effect(command_id.decode(), row.decode())
+            except ValueError:  # doctor names it
+                continue
+            if effect.ts_ms <= now - _EFFECT_AGE_MS:
+                found.append(effect)
         return found
 
     async def settled(self, effects: Sequence[Effect]) -> None:
         """The board shows them."""
         if effects:
-            with translated():
-                ids = [effect.command_id for effect in effects]
-                await self.plane.redis.hdel(self.plane.keys.command_effects(), *ids)
+            args = [part for effect in effects for part in (effect.command_id, effect.text)]
+            await self.plane.scripts.run("effects_settled", [self.plane.keys.command_effects()], args)
+
+    # what is owed to devices, and what is not known of points
+
+    async def owe(self, command: Command, text: bytes, due_ms: int) -> None:
+        """Store what the command will owe, before its first write. Raises CommandConflict when it is not to be carried
+        out here any more: nothing may be written then."""
+        keys = self.plane.keys
+        args: list[Arg] = [command.id, str(command.token), command.address, due_ms, text]
+        reply = await self._run("command_owe", [keys.command(command.id), keys.commands_owed()], args)
+        if reply[0] == 0:
+            raise CommandConflict(command.id, reply[1].decode() or "gone", "carried out")
+
+    async def owed(self, channel: str = "") -> list[Owed]:
+        """What is owed to devices, of one channel or of all. Leaves out what cannot be read (see `broken_owed`)."""
+        with translated():
+            rows = await self.plane.redis.hgetall(self.plane.keys.commands_owed())
+        return [
+            owed
+            for address, text in rows.items()
+            if not channel or address.startswith(b"comsrv:%s:" % channel.encode())
+            if isinstance(owed := _owed(address, text), Owed)
+        ]
+
+    async def owed_done(
+        self, owed: Owed, *, value: float | None = None, message: str = "", who: str = ""
+    ) -> Effect | None:
+        """Forget it, because the device has confirmed that it stands at `value`, or (None) because `who` dismisses it.
+        None when it was not owed any more."""
+        keys, address = self.plane.keys, owed.address
+        names = [keys.commands_owed(), keys.command_effects(), keys.faults(), keys.channel_outcomes(address.entity)]
+        args: list[Arg] = [
+            str(address), owed.command_id, "" if value is None else repr(value), message, who,
+            f"{address.kind}:{address.field}", MAX_REPORTS,
+        ]  # fmt: skip
+        reply = await self._run("owed_done", names, args)
+        return _effect(owed.command_id, address, value, reply[1]) if reply[0] == 1 and value is not None else None
+
+    async def tell_owed(self, late: Sequence[str] = ()) -> list[str]:
+        """Report what is owed and past its time, and `late` addresses at once, as Critical faults of the station; the
+        addresses that are reported now."""
+        names = [self.plane.keys.commands_owed(), self.plane.keys.faults()]
+        return [item.decode() for item in await self._run("owed_tell", names, [MAX_REPORTS, *late])]
+
+    async def outcomes(self, addresses: Sequence[Address]) -> list[PointOutcome | None]:
+        """How the last command to each of these points ended; None: there was none, or it cannot be read."""
+        with translated():
+            pipe = self.plane.redis.pipeline(transaction=False)
+            for address in addresses:
+                pipe.hget(self.plane.keys.channel_outcomes(address.entity), f"{address.kind}:{address.field}")
+            rows = await pipe.execute() if addresses else []
+        return [_outcome(row) for row in rows]
+
+    async def unsure(self, channel: str) -> dict[Address, PointOutcome]:
+        """The points of a channel whose last command left their state unknown."""
+        with translated():
+            rows = await self.plane.redis.hgetall(self.plane.keys.channel_outcomes(channel))
+        found = {}
+        for name, row in rows.items():
+            kind, _, point = name.decode(errors="replace").partition(":")
+            outcome = _outcome(row)
+            if outcome is not None and outcome.unsure and kind in ("c", "a") and point.isdigit():
+                found[Address.point(channel, kind, point)] = outcome
+        return found
+
+    async def read_back(self, address: Address, unsure: str, value: float) -> Effect | None:
+        """The point that command `unsure` left unknown has been read back; what the board must show."""
+        names = [self.plane.keys.channel_outcomes(address.entity), self.plane.keys.command_effects()]
+        args = [str(address), f"{address.kind}:{address.field}", unsure, repr(value)]
+        reply = await self._run("command_known", names, args)
+        return _effect(unsure, address, value, reply[1]) if reply[0] == 1 else None
+
+
+def read_effect(command_id: str, row: str) -> Effect:
+    """Raises ValueError, also for an address that is none (Invalid is turned into it)."""
+    try:
+        address, value, ts = row.split(" ")
+        return Effect(command_id, Address.parse(address), None if value == "?" else float(value), int(ts), row)
+    except Invalid as error:
+        raise ValueError(error.message) from error
+
+
+def _effect(command_id: str, address: Address, value: float | None, ts_ms: int) -> Effect:
+    text = f"{address} {'?' if value is None else repr(value)} {ts_ms}"
+    return Effect(command_id, address, value, ts_ms, text)
+
+
+def _owed(address: bytes, text: bytes) -> Owed | str:
+    """Why it cannot be read."""
+    try:
+        return read_owed(address.decode(), text)
+    except (ValueError, Invalid, msgspec.DecodeError) as error:
+        return str(error)
+
+
+def _outcome(row: bytes | None) -> PointOutcome | None:
+    try:
+        return None if row is None else _outcome_decoder.decode(row)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
 
 
 def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:

@@ -34,9 +34,10 @@ from tradewind.points.command_record import (
     new_command_id,
     value_text,
 )
-from tradewind.points.command_store import CommandStore, Effect
+from tradewind.points.command_store import CommandStore, Effect, PointOutcome
+from tradewind.points.owed import Owed
 from tradewind.points.plane import PointPlane
-from tradewind.points.spec import ChannelSpec, PointSpec
+from tradewind.points.spec import ChannelSpec, PointSpec, Quality
 from tradewind.redis.connection import translated
 
 log = structlog.get_logger(__name__)
@@ -161,11 +162,25 @@ class Commands:
     async def sweep(self) -> list[str]:
         """End what has expired or was lost, and bring to the board what a lost process did not. One caller is enough,
         several do no harm. The ids of the commands that ended."""
-        ended = await self.store.sweep()
-        for command_id in ended:
-            log.warning("command_timed_out", command=command_id)
-        await apply_effects(self._board, self.store, await self.store.effects())
-        return ended
+        return await sweep(self._board, self.store)
+
+    async def outcomes(self, addresses: Sequence[Address]) -> list[PointOutcome | None]:
+        """How the last command to each of these points ended; None where there was none."""
+        return await self.store.outcomes(addresses)
+
+    async def owed(self) -> list[Owed]:
+        """Writes that devices are still owed, such as the 0 of a pulse."""
+        return await self.store.owed()
+
+    async def dismiss(self, address: str, who: str, reason: str) -> bool:
+        """Give up what is owed to a device, on somebody's responsibility; False when nothing was."""
+        where = Address.parse(address)
+        owed = [item for item in await self.store.owed(where.entity) if item.address == where]
+        for item in owed:
+            message = "dismissed" + (f" by {who}" if who else "") + (f": {reason}" if reason else "")
+            await self.store.owed_done(item, message=message, who=who)
+            log.warning("owed_dismissed", address=address, command=item.command_id, who=who, reason=reason)
+        return bool(owed)
 
     async def _checked(self, request: CommandRequest) -> _Target:
         problems = check_request(request)
@@ -210,16 +225,37 @@ class Commands:
         return await (self.store.of_model(model, limit) if model else self.store.recent(limit))
 
 
+async def sweep(board: Board, store: CommandStore) -> list[str]:
+    """What `Commands.sweep` does; every comsrv does it, too, so that commands end without a scheduler."""
+    ended = await store.sweep()
+    for command_id in ended:
+        log.warning("command_timed_out", command=command_id)
+    for address in await store.tell_owed():
+        log.error("output_owed", address=address)
+    await apply_effects(board, store, await store.effects())
+    return ended
+
+
 async def apply_effects(board: Board, store: CommandStore, effects: Sequence[Effect]) -> None:
-    """Show on the board what devices have confirmed; a repetition is a duplicate there and does nothing."""
-    if effects:
-        await board.write(
-            [
-                Batch(e.address.key, {e.address.field: e.value}, e.ts_ms, origin=f"{ORIGIN}:{e.command_id}")
-                for e in effects
-            ]
-        )
-        await store.settled(effects)
+    """Show on the board what devices have confirmed, and which points are uncertain since a command whose outcome is
+    unknown; a repetition is a duplicate there and does nothing."""
+    if not effects:
+        return
+    await board.write([_batch_of(effect) for effect in effects])
+    await store.settled(effects)
+    marked = [effect for effect in effects if effect.value is None]
+    # Somebody may have read the point back between the effect and the mark: then the mark is wrong.
+    outcomes = await store.outcomes([effect.address for effect in marked])
+    known = [e.address for e, now in zip(marked, outcomes, strict=True) if now is not None and not now.unsure]
+    if known:
+        await board.write([Batch(a.key, {}, quality={a.field: Quality.GOOD.value}) for a in known])
+
+
+def _batch_of(effect: Effect) -> Batch:
+    address, origin = effect.address, f"{ORIGIN}:{effect.command_id}"
+    if effect.value is None:
+        return Batch(address.key, {}, quality={address.field: Quality.UNCERTAIN.value}, origin=origin)
+    return Batch(address.key, {address.field: effect.value}, effect.ts_ms, origin=origin)
 
 
 async def require_interlock(board: Board, channel: str, point: PointSpec, value: float) -> None:

@@ -298,6 +298,10 @@ class Keys:
         """string; `{command id} {owner} {nonce}` of the command that the channel is carrying out. 24 h. command_take."""
         return f"{self.p}comsrv:{channel}:doing"
 
+    def channel_outcomes(self, channel: str) -> str:
+        """hash; `kind:id` of a c or a point → JSON id, value, status, result, message, who, source, at of its last command; `unsure` the command that left its state unknown, until it is known again. With the channel. Command scripts, command_known."""
+        return f"{self.p}comsrv:{channel}:outcomes"
+
     def channels(self) -> str:
         """hash; channel id → its definition as JSON. Until removed. ChannelStore."""
         return f"{self.p}points:channels"
@@ -399,8 +403,12 @@ class Keys:
         return f"{self.p}cmd:select:{address}"
 
     def command_effects(self) -> str:
-        """hash; id of a successful command → `address value ms` that the board must still show. Until it does. command_finish, CommandStore.settled."""
+        """hash; id of a command → `address value ms` that the board must still show; value `?`: that it is uncertain. Until it does. Command scripts, effects_settled."""
         return f"{self.p}cmd:effects"
+
+    def commands_owed(self) -> str:
+        """hash; address → `{ms when due} {1 = an alarm says so} {command id} {JSON raw, value, since_ms, channel}` of the write that a device is owed (the 0 of a pulse). From before the first write until it is confirmed or dismissed. command_owe, owed_done."""
+        return f"{self.p}cmd:owed"
 
     def command_journal(self) -> str:
         """stream; one entry per transition of a command: id, from, to, at, address, value, source, who, reason, result, message. About the last 10,000. Command scripts."""

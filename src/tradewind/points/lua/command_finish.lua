@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- End a command that is being carried out. On success the board's value is noted as due, and a model's control is written.
+-- End a command that is being carried out. What the board must show is noted as due; on success a model's control is written.
 -- KEYS 1 cmd:{id} 2 cmd:effects 3 modsrv:{model}:control (of any model when there is none)
 -- ARGV 4 id 5 token 6 status 7 result 8 message 9 value read back ('' = none) 10 value for the board ('' = none)
 --   11 field of the model ('' = no model) 12 pub/sub channel of its controls
@@ -15,10 +15,10 @@ if c.status ~= 'executing' then
   return { 0, c.status }
 end
 if ARGV[9] ~= '' then redis.call('HSET', KEYS[1], 'actual', ARGV[9]) end
-if ARGV[10] ~= '' then redis.call('HSET', KEYS[2], id, c.address .. ' ' .. ARGV[10] .. ' ' .. NOW) end
 if ARGV[11] ~= '' then
   redis.call('HSET', KEYS[3], ARGV[11], c.value .. ':' .. NOW .. ':' .. c.source)
   redis.call('PUBLISH', ARGV[12], ARGV[11] .. ':' .. c.value)
 end
-close(id, c, ARGV[6], ARGV[7], ARGV[8])
+close(id, c, ARGV[6], ARGV[7], ARGV[8], nil, ARGV[10] ~= '')
+if ARGV[10] ~= '' then redis.call('HSET', KEYS[2], id, c.address .. ' ' .. ARGV[10] .. ' ' .. NOW) end
 return { 1, now }

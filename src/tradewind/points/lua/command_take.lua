@@ -5,15 +5,9 @@
 -- ARGV 4 owner 5 nonce of this call 6 ms that an execution may overrun its timeout before it counts as lost
 -- Returns the fields of the command, flat; nothing when none waits, or when this owner is still carrying one out.
 -- include: command_shared
-local doing = redis.call('GET', KEYS[2])
-if doing then
-  local id, owner, nonce = string.match(doing, '^(%S+) (%S+) (%S+)$')
-  local c = read(id)
-  if c.status == 'executing' then
-    if nonce == ARGV[5] then return redis.call('HGETALL', C .. id) end -- the first reply was lost
-    if owner == ARGV[4] then return {} end
-    close(id, c, 'timeout', 'lost', 'its process was lost while it was carried out: the outcome is unknown')
-  end
+local _, own, nonce = lose_former(KEYS[2], ARGV[4])
+if own then
+  return nonce == ARGV[5] and redis.call('HGETALL', C .. own) or {} -- the first reply was lost
 end
 for _ = 1, 100 do
   local id = redis.call('LINDEX', KEYS[1], -1)

@@ -68,6 +68,8 @@ const qualityColumn = {
     const state = row.value === null ? "none" : row.quality; // nothing is wrong with what nobody has set yet
     setText(td.firstChild, stateWord(state));
     setData(td.firstChild, "state", state);
+    const { id, status, result, message } = row.command ?? {}; // how its last command ended
+    td.firstChild.title = id ? [`${id}: ${status} ${result}`, message].filter(Boolean).join("\n") : "";
   },
 };
 
