@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+from typing import TextIO
 
 import structlog
 
 from tradewind.settings import LogSettings
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Never raise: whoever logs has better things to do than to fail with its log."""
+
+
+def _own_stream() -> TextIO:
+    """stderr under a number of its own: code of users may close theirs."""
+    if sys.stderr is not sys.__stderr__ or sys.stderr is None:
+        return sys.stderr
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, encoding="utf-8", errors="backslashreplace")
+    except (OSError, ValueError):
+        return sys.stderr
 
 
 def configure_logging(settings: LogSettings) -> None:
@@ -29,7 +46,7 @@ def configure_logging(settings: LogSettings) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(_own_stream())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

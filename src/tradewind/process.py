@@ -14,13 +14,13 @@ import traceback
 from collections.abc import Sequence
 
 import structlog
-import uvloop
 
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.logs import configure_logging
 from tradewind.settings import Settings
 from tradewind.station import open_station
 from tradewind.tasks.executor import THREAD_NAME
+from tradewind.tasks.guarded_loop import new_event_loop
 from tradewind.watchdog import Watchdog
 
 log = structlog.get_logger(__name__)
@@ -31,12 +31,21 @@ def run_station(settings: Settings, roles: frozenset[str]) -> int:
     configure_logging(settings.log)
     import_modules(settings.imports)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_run(settings, roles))
     except* TradewindError as group:
         raise _first_of(group) from None
+    finally:
+        _reopen_streams()
     _leave_threads_behind()
     return 0
+
+
+def _reopen_streams() -> None:
+    """A task may have closed them; whoever goes on from here flushes them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None or getattr(sys, name).closed:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 — for as long as the process lives
 
 
 def _leave_threads_behind() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 
 import tradewind
@@ -54,3 +55,74 @@ async def exclusive_nap(ms: float) -> None:
 def poison() -> None:
     _note("begin")
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _exit() -> None:
+    raise SystemExit(3)
+
+
+async def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@tradewind.task
+async def overreach(how: str) -> str:
+    """Does to the loop that it shares what it should not."""
+    _note("begin")
+    loop = asyncio.get_running_loop()
+    if how == "cancel all":
+        for job in asyncio.all_tasks():
+            job.cancel()
+        await asyncio.sleep(30)
+    elif how == "cancel the others":
+        for job in asyncio.all_tasks():
+            if job is not asyncio.current_task():
+                job.cancel()
+    elif how == "stop":
+        loop.stop()
+        loop.call_soon(loop.stop)
+    elif how == "close":
+        loop.close()
+    elif how == "threads":
+        await loop.shutdown_default_executor()
+    elif how == "factory":
+        loop.set_task_factory(None)
+    elif how == "stdout":
+        sys.stdout.close()
+        sys.stderr.close()
+    elif how == "exit in a job":
+        await asyncio.gather(asyncio.create_task(_exit()), asyncio.create_task(_interrupt()), return_exceptions=True)
+    elif how == "exit in a forgotten job":
+        asyncio.create_task(_exit())  # noqa: RUF006 — forgotten on purpose
+        await asyncio.sleep(0.1)
+    elif how == "time out":
+        async with asyncio.timeout(0.05):
+            await asyncio.sleep(30)
+    _note("end")
+    return how
+
+
+@tradewind.task
+def thread_overreach(how: str) -> str:
+    _note("begin")
+    loop = tradewind.current().job.get_loop()
+    if how == "cancel all":
+        for job in asyncio.all_tasks(loop):
+            loop.call_soon_threadsafe(job.cancel)
+    elif how == "stop":
+        loop.call_soon_threadsafe(loop.stop)
+    elif how == "stdout":
+        sys.stdout.close()
+        sys.stderr.close()
+    _note("end")
+    return how
+
+
+@tradewind.task(cpu=True)
+def cpu_overreach(how: str) -> str:
+    _note("begin")
+    sys.stdin.close()
+    sys.stdout.close()
+    sys.stderr.close()
+    _note("end")
+    return how

@@ -77,13 +77,13 @@ def run_once(
     timeout_s: float | None = None,
 ) -> Outcome:
     """Run the first file's flow; the others are there for it to call. Raises Invalid, TimedOut, Unavailable."""
-    import uvloop
+    from tradewind.tasks.guarded_loop import new_event_loop  # heavy
 
     check_files(files, settings.imports)
     with tempfile.TemporaryDirectory(prefix="tradewind-flow-", ignore_cleanup_errors=True) as folder:
         own = _own_settings(settings, Path(folder) / "data", files)
         try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 return runner.run(_run(own, files, request, on_status, on_log, timeout_s))
         except asyncio.CancelledError:  # SIGTERM
             raise KeyboardInterrupt from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 
 import msgspec
@@ -41,7 +41,10 @@ _skim = msgspec.json.Decoder(msgspec.Raw).decode
 class Running:
     """The attempt that runs here. `progress` and `is_cancelled` may be used from a thread, too."""
 
-    __slots__ = ("_report", "attempt", "follow", "id", "is_cancelled", "is_dropped", "job", "stopped", "token", "type")
+    __slots__ = (
+        "_report", "attempt", "follow", "id", "is_cancelled", "is_dropped", "job", "stopped", "token", "type",
+        "was_refused",
+    )  # fmt: skip
 
     def __init__(
         self, task_id: str, task_type: str, attempt: int, token: str, report: Callable[[Running, bytes], None]
@@ -60,6 +63,8 @@ class Running:
         self.job: asyncio.Task[Any] | None = None
         #: What the room of the task's hook needs when it has ended.
         self.follow: Any = None
+        #: True once its code was kept from harming the loop that it shares.
+        self.was_refused = False
         self._report = report
 
     def progress(self, value: Any) -> None:
@@ -76,6 +81,11 @@ class Running:
 
 _running: ContextVar[Running] = ContextVar("tradewind_running")
 enter = _running.set
+
+
+def entered(context: Context | None = None) -> Running | None:
+    """The attempt whose code is calling, here or in that context; None for the station's own code."""
+    return _running.get(None) if context is None else context.get(_running)
 
 
 def current() -> Running:
