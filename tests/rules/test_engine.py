@@ -411,7 +411,7 @@ async def _read(engine: Any, entries: int) -> bool:
 
 
 async def _is_of(engine: Any, version: str) -> bool:
-    return bool(engine.version == version and engine.is_leading)
+    return bool(engine.version[-3:].lstrip("0") == version and engine.is_leading)
 
 
 async def _has_timer(room: RuleRoom) -> bool:

@@ -29,6 +29,7 @@ WAIT_MS = 2000
 CLUSTER_PAUSE_S = 0.05
 PAUSE_S = 0.5
 BEFORE_ALL = "0-0"
+UNREAD_PAGE = 1000
 #: The field of `points:cursors` with the id up to which trimming may be under way for consumers it knew of.
 FLOOR = "#floor"
 
@@ -77,12 +78,14 @@ class FeedEntry(msgspec.Struct, frozen=True):
 class FeedBatch(msgspec.Struct, frozen=True):
     """Entries in the order in which they were written (in a cluster: of each channel). `missed`: entries before these
     that were removed unread, since the last commit. `cursor`: field, value, … to HSET in `keys.feed_cursors()` when
-    the effect of the entries is stored. `unreadable`: what somebody else wrote among them and is no entry."""
+    the effect of the entries is stored. `unreadable`: what somebody else wrote among them and is no entry.
+    `more_after`: the entry after which there may be more that were not read; None: all that was there."""
 
     entries: tuple[FeedEntry, ...]
     missed: int
     cursor: tuple[str, ...]
     unreadable: int = 0
+    more_after: FeedEntry | None = None
 
 
 class FeedReader:
@@ -178,6 +181,31 @@ class FeedReader:
             found, missed = await pipe.execute()
         return self._batch({"": found}, missed)
 
+    async def has_unread(self) -> bool:
+        """Raises Unavailable."""
+        for channel, at in list(self._at.items()):
+            if id_of(await self._last(channel)) > id_of(at):
+                return True
+        return False
+
+    async def unread(self, after: str = BEFORE_ALL) -> AsyncIterator[FeedEntry]:
+        """What the feed has now behind what was read and behind the id `after`; moves nothing. Raises Unavailable."""
+        if not self._is_open:
+            await self.open()
+        for channel, at in list(self._at.items()):
+            place, name = self.plane.at(channel), self.plane.keys.feed(channel)
+            last, end = max(id_of(at), id_of(after)), await self._last(channel)
+            while last < id_of(end):
+                command = ("XRANGE", name, f"({last[0]}-{last[1]}", end, "COUNT", UNREAD_PAGE)
+                rows = (await place.ask([command]))[0]
+                for row in rows:
+                    entry = _entry(row)
+                    if entry is not None:
+                        yield entry
+                if len(rows) < UNREAD_PAGE:
+                    break
+                last = id_of(rows[-1][0].decode())
+
     async def commit(self, batch: FeedBatch) -> None:
         """Store the cursor of a batch whose effect is stored."""
         with translated(self.plane.link):
@@ -224,10 +252,14 @@ class FeedReader:
         entries: list[FeedEntry] = []
         cursor: list[str] = []
         rows_read = 0
+        ends: list[FeedEntry] = []
         for channel, reply in found.items():
             rows = reply[0][1] if reply else ()
             if rows:
-                entries += filter(None, map(_entry, rows))
+                readable = [entry for entry in map(_entry, rows) if entry is not None]
+                entries += readable
+                if len(rows) >= self.count:
+                    ends += readable[-1:]
                 rows_read += len(rows)
                 self._at[channel] = last = rows[-1][0].decode()
                 cursor += (field_of(self.name, channel), last)
@@ -242,7 +274,8 @@ class FeedReader:
             self._passed += rows_read + missed - self._passed_missed
             self._passed_missed = missed
             cursor += (f"{self.name}#read", str(self._passed))
-        return FeedBatch(tuple(entries), lost, tuple(cursor), rows_read - len(entries))
+        more_after = min(ends, key=lambda entry: id_of(entry.id), default=None)
+        return FeedBatch(tuple(entries), lost, tuple(cursor), rows_read - len(entries), more_after)
 
     def _options(self) -> tuple[Any, ...]:
         return ("COUNT", self.count)
@@ -260,8 +293,9 @@ class FeedReader:
         return {field.decode(): at.decode() for field, at in cursors.items()}, int(missed or 0), names
 
     async def _tail(self, channel: str) -> str:
-        if self._start == "oldest":
-            return BEFORE_ALL
+        return BEFORE_ALL if self._start == "oldest" else await self._last(channel)
+
+    async def _last(self, channel: str) -> str:
         place = self.plane.at(channel)
         last = (await place.ask([("XREVRANGE", self.plane.keys.feed(channel), "+", "-", "COUNT", 1)]))[0]
         return last[0][0].decode() if last else BEFORE_ALL

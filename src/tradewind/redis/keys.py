@@ -448,6 +448,10 @@ class Keys:
         """hash; rule id → msgpack of what its conditions and timers remember. With the rule. rule_commit."""
         return f"{self.p}rulesrv:states"
 
+    def rule_since(self) -> str:
+        """hash; rule id → id of the last feed entry when its conditions were saved or it was enabled: what comes after is judged, also by an engine that loads the rule later. With the rule. rule_change."""
+        return f"{self.p}rulesrv:since"
+
     def rule_figures(self) -> str:
         """hash; `{rule id}:{word}` → executions, triggered, failed, ms of all executions, last_ms, fired_ms (when it last became active), stopped_ms (by the loop guard); `:{word}` → sums of removed rules. With the rule; the sums for ever. rule_commit, rule_done, rule_change."""
         return f"{self.p}rulesrv:figures"

@@ -13,6 +13,7 @@ from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.rules.document import read_rule
 from tradewind.rules.groups import read_group
 from tradewind.rules.spec import BUILT_IN, CreateAlarm, Rule
+from tradewind.rules.state_store import sign_of
 
 #: The seed's fields stand first, in its order.
 FIRST = (
@@ -91,11 +92,12 @@ def version_of(document: Mapping[str, Any] | None) -> int:
 
 
 class Change(msgspec.Struct):
-    """For rule_change: rules (id, JSON, group, former group, word for its open alarms), gone (id, group, word), groups
+    """For rule_change: rules (id, JSON, group, former group, word for its open alarms, 1 when its conditions begin
+    anew), gone (id, group, word), groups
     (id, JSON), dropped (ids of groups). `put`: the rules as they are then, also those that stay as they were; `specs`:
     what the rules that were given mean."""
 
-    rules: list[tuple[str, str, str, str, str]] = []
+    rules: list[tuple[str, str, str, str, str, int]] = []
     gone: list[tuple[str, str, str]] = []
     groups: list[tuple[str, str]] = []
     dropped: list[str] = []
@@ -183,7 +185,8 @@ def _plan_rule(
         word = "disabled"
     elif before is not None and (before.source != spec.source or (_alarms(before) and not _alarms(spec))):
         word = "edited"  # nobody would clear them any more
-    change.rules.append((spec.id, to_text(made), group, former, word))
+    begins = spec.enabled and (before is None or not before.enabled or sign_of(before) != sign_of(spec))
+    change.rules.append((spec.id, to_text(made), group, former, word, int(begins)))
 
 
 def _alarms(spec: Rule) -> bool:

@@ -21,6 +21,7 @@ from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.rules.beginnings import read_beginnings
 from tradewind.rules.chains import Chains
 from tradewind.rules.effects import effects_of, read_note
 from tradewind.rules.lead import RuleLead, ServerClock
@@ -81,6 +82,7 @@ class RuleEngine:
         self._ticked = 0.0
         self._looked = 0.0
         self._journal = b""
+        self._is_behind = False
         self._left_open = LeftOpen()
         self._chains = Chains()
         self._alarm_conditions: Mapping[str, AlarmOpen] = {}
@@ -110,7 +112,8 @@ class RuleEngine:
 
     async def _term(self, lead: RuleLead, epoch: int, stop: asyncio.Event) -> None:
         """Judge the rules as they are now, until they change or the lead is lost."""
-        reader = PatientReader(FeedReader(self.plane, CONSUMER, count=self._entries), self._clock, self._entries)
+        feed = FeedReader(self.plane, CONSUMER, count=self._entries)
+        reader = PatientReader(feed, self._clock)
         rounds: RoundStore | None = None
         acting = asyncio.create_task(self._runner.run(), name="rule actions") if self._runner is not None else None
         try:
@@ -124,7 +127,7 @@ class RuleEngine:
             rules = [rule for rule in definitions.specs.values() if rule.enabled]
             network = RuleNetwork(rules, int(self.plane.settings.stale_s * 1000), ages, self._programs)
             self._programs = network.programs
-            await self._start(network, is_followed=bool(has_cursor))
+            await self._start(network, feed, is_followed=bool(has_cursor))
             self.stats = RuleStats(rules=len(rules))
             for problem in definitions.problems:
                 log.warning("rule_left_out", path=problem.path, code=problem.code, hint=problem.hint)
@@ -153,41 +156,52 @@ class RuleEngine:
                 await rounds.close()
             await reader.close()
 
-    async def _start(self, network: RuleNetwork, *, is_followed: bool) -> None:
-        """Rules go on where they stood at the cursor; new ones begin with what the board shows."""
+    async def _start(self, network: RuleNetwork, feed: FeedReader, *, is_followed: bool) -> None:
+        """Rules go on where they stood at the cursor; new ones begin where the feed ended when they were saved."""
         now = await self._clock.look()
         self._ticked = self._looked = time.monotonic()
         with translated(self.plane.link):
             raw = await self.plane.redis.hgetall(self.plane.keys.rule_states())
-        network.restore({field.decode(): data for field, data in raw.items()})
+        fresh = network.restore({field.decode(): data for field, data in raw.items()})
         self._follow_clock(network)
         self._left_open = await LeftOpen.read(self.plane)
         self._alarm_conditions, self._controls = network.alarm_conditions, network.control_addresses
         self._journal = await journal_place(self.plane)
         samples = await read_rule_samples(self.plane, network.addresses)
         samples |= await alarm_samples(self.plane, self._alarm_conditions, now)
-        network.start(samples, now)
+        begins = await read_beginnings(self.plane, feed, network, fresh) if is_followed else {}
+        first = await anext(feed.unread(), None)
+        self._is_behind = first is not None
+        network.start(samples, now, begins, is_behind=self._is_behind)
         if not is_followed:  # what happened since is not in the feed any more
             network.forget_seen()
             network.show(samples, now)
-        await self._age(network, now)
+        await self._age(network, now if first is None else min(now, id_of(first.id)[0]))
 
     async def _round(self, network: RuleNetwork, rounds: RoundStore, reader: PatientReader) -> Outcome:
         batch, until = await reader.read(self._wait_ms(network), network.next_due())
         if batch is not None and batch.entries and self._clock.is_passed(id_of(batch.entries[-1].id)[0]):
             await self._clock.look()
         self._follow_clock(network)
-        began = self._clock.now_ms()
+        began = read_ms = self._clock.now_ms()
         if batch is not None:
             await self._take_in(network, batch)
-            if len(batch.entries) >= self._entries:
-                until = min(until, batch.entries[-1].ts_ms)
+            if batch.more_after is not None:
+                until = min(until, batch.more_after.ts_ms)
+                read_ms = min(read_ms, id_of(batch.more_after.id)[0])
+            elif self._is_behind:  # now it may look at what the feed does not tell
+                self._is_behind, self._journal, self._looked = False, b"", 0.0
+                network.show(await read_rule_samples(self.plane, self._controls), began)
+            elif batch.entries:  # what was written since may be on its way
+                until = min(until, id_of(batch.entries[-1].id)[0])
+        elif self._is_behind:
+            read_ms = 0
         is_tick = time.monotonic() >= self._ticked + TICK_S
         if is_tick:
             if await self._store.version() != rounds.version:
                 await rounds.finished()
                 return Outcome.OUTDATED
-            await self._tick(network)
+            await self._tick(network, read_ms)
             self.stats.watch(network.programs)
         await self._look_at_alarms(network)
         network.due(min(until, self._clock.now_ms()))  # it may have been set back since
@@ -215,14 +229,16 @@ class RuleEngine:
         if batch.entries:
             self.stats.behind_ms = max(0, self._clock.now_ms() - id_of(batch.entries[-1].id)[0])
 
-    async def _tick(self, network: RuleNetwork) -> None:
-        """Once a second: ages, and control values, of which the feed does not tell."""
+    async def _tick(self, network: RuleNetwork, read_ms: int) -> None:
+        """Once a second: ages, and control values, of which the feed does not tell. `read_ms`: the feed has been read
+        up to then; what it tells later may be a value that seems to be missing."""
         self._ticked = time.monotonic()
         now = await self._clock.look()
+        is_behind = read_ms < self._clock.now_ms() - TROUBLE_PAUSE_S * 1000
         self._follow_clock(network)
-        if self._controls:
+        if self._controls and not self._is_behind:
             network.show(await read_rule_samples(self.plane, self._controls), now)
-        await self._age(network, now)
+        await self._age(network, read_ms if is_behind else now)
 
     def _follow_clock(self, network: RuleNetwork) -> None:
         step_ms = self._clock.take_step()
@@ -234,7 +250,7 @@ class RuleEngine:
         network.age(now, await channels_seen(self.plane, network.overdue(now)))
 
     async def _look_at_alarms(self, network: RuleNetwork) -> None:
-        if not self._alarm_conditions or time.monotonic() < self._looked + ALARM_TICK_S:
+        if self._is_behind or not self._alarm_conditions or time.monotonic() < self._looked + ALARM_TICK_S:
             return
         self._looked = time.monotonic()
         place = await journal_place(self.plane)

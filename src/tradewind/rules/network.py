@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from tradewind.points.address import CONTROL
-from tradewind.points.feed import FeedEntry
+from tradewind.points.feed import FeedEntry, id_of
 from tradewind.rules.network_age import Ages
 from tradewind.rules.network_seen import Hit, Seen
 from tradewind.rules.network_timers import Timers
@@ -27,6 +27,14 @@ class Fired(msgspec.Struct, frozen=True):
 
     rule: Rule
     verdict: Verdict
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Where a rule without a state begins: after the entry `since` of the feed. `told`: sources of which entries after
+    it tell values; what the board shows of those is too new to begin with."""
+
+    since: str
+    told: frozenset[str] = frozenset()
 
 
 class RuleNetwork:
@@ -51,6 +59,7 @@ class RuleNetwork:
         self._programs = list(self.programs.values())
         self._states = list(self.states.values())
         self._fresh = set(range(len(self._programs)))
+        self._doubtful: set[int] = set()
         self._watches = watches = Watches(self._programs)
         self._ages = Ages(watches.slots, watches.times, stale_ms, ages or {})
         self._timers = Timers(self._states)
@@ -88,31 +97,57 @@ class RuleNetwork:
             if state is not None:
                 self._states[at] = self.states[program.rule.id] = state
                 self._seen.begin(state, self._watches.watches_of[at])
-                if state.moment_ms:  # else only its note was stored
-                    self._fresh.discard(at)
+                self._fresh.discard(at)
+                if not state.is_settled:
+                    self._doubt(at)
         return [self._programs[at].rule.id for at in sorted(self._fresh)]
 
-    def start(self, samples: Mapping[str, Sample], now_ms: int) -> None:
+    def start(
+        self,
+        samples: Mapping[str, Sample],
+        now_ms: int,
+        begins: Mapping[str, Beginning] | None = None,
+        *,
+        is_behind: bool = False,
+    ) -> None:
         """The board and the open alarms at the start: judges the rules that begin afresh. Call it once, after `restore`
         and before entries of the feed; rules that go on take their samples from the feed behind the cursor, but are
-        shown at once what the feed does not tell."""
+        shown at once what the feed does not tell, unless `is_behind`: then show it when the feed is read.
+
+        `begins` by rule id: rules that begin before now; others begin with the board. All of them are to be stored at
+        once, with what they have seen: what comes after must not depend on who judges it."""
         known = {self._watches.slots[a]: sample.ts_ms for a, sample in samples.items() if a in self._watches.slots}
         stale = self._ages.past(known, now_ms)
         for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
             slots = self._watches.slots_of[at]
             if at in self._fresh:
-                found = {a: samples[a] for a in program.addresses if a in samples}
+                begin = (begins or {}).get(program.rule.id)
+                told = begin.told if begin is not None else frozenset()
+                found = {a: samples[a] for a in program.addresses if a in samples and a not in told}
                 for address, slot in zip(program.addresses, slots, strict=True):
-                    if slot in stale:  # until `age` hears that its channel answers
+                    if slot in stale and address in found:  # until `age` hears that its channel answers
                         found[address] = msgspec.structs.replace(found[address], quality=STALE)
-                        state.is_doubtful = True
-                self._note(at, program.judge(state, found, now_ms), True)
+                        self._doubt(at)
+                moment = now_ms
+                if begin is not None:
+                    state.seen = [begin.since] * len(slots)
+                    self._seen.begin(state, self._watches.watches_of[at])
+                    if told:  # later times are those of the entries that are still to be read
+                        moment = min(now_ms, max((id_of(begin.since)[0], *(s.ts_ms for s in found.values()))))
+                if found or not told:
+                    self._note(at, program.judge(state, found, moment), True)
+                self._dirty[at] = self._urgent[at] = None
             stale.update(slot for slot, word in zip(slots, state.qualities, strict=True) if word == STALE)
             for place, watch in enumerate(self._watches.watches_of[at]):
                 self._watches.set_band(watch, program, state, place)
             self._timers.put(at)
         self._ages.begin(known, stale)
-        self.show({a: sample for a, sample in samples.items() if a in self._untold}, now_ms)
+        if not is_behind:
+            self.show({a: sample for a, sample in samples.items() if a in self._untold}, now_ms)
+
+    def _doubt(self, at: int) -> None:
+        self._states[at].is_doubtful = True
+        self._doubtful.add(at)
 
     def forget_seen(self) -> None:
         """The cursor was lost: the feed is not read again."""
@@ -158,11 +193,11 @@ class RuleNetwork:
         readers = self._watches.readers
         for slot, is_stale, since_ms in sorted(self._ages.judge(now_ms, seen), key=lambda found: readers[found[0]][0]):
             self._judge(self._marked(slot, STALE if is_stale else GOOD, is_age=True), since_ms, is_urgent=True)
-        for at in [at for at in self._fresh if self._states[at].is_doubtful]:
+        for at in sorted(self._doubtful):
             self._states[at].is_doubtful = False
             self._note(at, self._programs[at].step(self._states[at], (), now_ms), True)
             self._timers.put(at)
-        self._fresh.clear()
+        self._doubtful.clear()
         self._timers.resume()
 
     def set_clock(self, by_ms: int) -> None:

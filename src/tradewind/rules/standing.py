@@ -9,12 +9,13 @@ import msgspec
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 
-#: Where the flags are in a stored state, and which of them says that the rule is active (state_store.py).
-_FLAGS, _ACTIVE = 2, 1
+#: Where the flags are in a stored state, and which of them say that the rule is active, or has had a level
+#: (state_store.py).
+_FLAGS, _ACTIVE, _SETTLED = 2, 1, 2
 
 
 async def read_active(plane: PointPlane, rule_ids: Sequence[str]) -> dict[str, bool | None]:
-    """By rule id; None: it has not been judged. Raises Unavailable."""
+    """By rule id; None: it has had no level yet. Raises Unavailable."""
     if not rule_ids:
         return {}
     with translated(plane.link):
@@ -24,6 +25,7 @@ async def read_active(plane: PointPlane, rule_ids: Sequence[str]) -> dict[str, b
 
 def _is_active(data: bytes | None) -> bool | None:
     try:
-        return bool(msgspec.msgpack.decode(data)[_FLAGS] & _ACTIVE) if data is not None else None
+        flags = msgspec.msgpack.decode(data)[_FLAGS] if data is not None else 0
+        return bool(flags & _ACTIVE) if flags & (_ACTIVE | _SETTLED) else None
     except (msgspec.DecodeError, TypeError, IndexError):
         return None

@@ -151,7 +151,8 @@ class RuleStore(RuleReader):
                 continue
             made = {**document, "enabled": is_on, "updated_at": self._now_iso(), "version": version_of(document) + 1}
             word = "" if is_on or rule_id in BUILT_IN else "disabled"
-            change.rules.append((rule_id, to_text(made), group, group, word))
+            begins = int(is_on and not bool(document.get("enabled", True)))
+            change.rules.append((rule_id, to_text(made), group, group, word, begins))
             change.put.append(made)
         return change
 
@@ -167,6 +168,7 @@ class RuleStore(RuleReader):
             return True
         keys, signs = self._keys, now.signs
         names = [keys.rules(), keys.rule_groups(), keys.rules_version(), keys.rule_states(), keys.rule_figures()]
+        names += [keys.rule_since(), keys.feed()]
         packed = _pack(
             {
                 "rules": [(*row, signs.get(f"rule:{row[0]}", "")) for row in change.rules],

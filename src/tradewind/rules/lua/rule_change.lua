@@ -1,9 +1,9 @@
 #!lua
 -- Store and remove rules and groups, all at once, and give notice. A rule that is switched off or removed loses what it
 -- remembers, with its timers, and its open alarms are marked and resolved.
--- KEYS 1 rulesrv:rules 2 rulesrv:groups 3 rulesrv:version 4 rulesrv:states 5 rulesrv:figures
+-- KEYS 1 rulesrv:rules 2 rulesrv:groups 3 rulesrv:version 4 rulesrv:states 5 rulesrv:figures 6 rulesrv:since 7 points:feed
 -- ARGV 1 JSON of script_context.rule_context 2 now in ms ('' = the server's clock) 3 the change as msgpack: {rules: lists of id, JSON,
---   group or '', former group or '', word for its open alarms or '', sign; gone: lists of id, group or '', word, sign; groups:
+--   group or '', former group or '', word for its open alarms or '', 1 when its conditions begin anew, sign; gone: lists of id, group or '', word, sign; groups:
 --   lists of id, JSON, sign; dropped: ids of groups}. A sign: SHA-1 of what the caller has found under that id, '' nothing
 -- Keys built here from the prefix: rulesrv:rule:{id}, rulesrv:history:{id}, rulesrv:group:{id}, rulesrv:group:{id}:rules
 -- Returns {1, version} done, also when it was done before; {0, version} the caller has looked at something else, nothing is
@@ -33,7 +33,7 @@ local function has_moved()
     known[g[1]] = true
   end
   for _, r in ipairs(change.rules) do
-    if not is_as_found('rule:' .. r[1], r[6]) then return true end
+    if not is_as_found('rule:' .. r[1], r[7]) then return true end
     -- Its new group may have been dropped since.
     if r[3] ~= '' and r[3] ~= r[4] and not known[r[3]] and redis.call('SISMEMBER', KEYS[2], r[3]) == 0 then return true end
     here[r[1]] = true
@@ -60,6 +60,16 @@ local function let_go(id)
       'level', 'High', 'message', 'the rule was changed', 'state', 'clear', 'at', string.format('%.0f', ctx.now))
   end
 end
+-- Where the feed ends now: the ids of all later entries are greater. In a cluster channels have feeds of their own, so there the
+-- clock must do.
+local function feed_end()
+  local time = redis.call('TIME')
+  local ms = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
+  if last and tonumber(string.match(last[1], '^%d+')) >= ms then return last[1] end
+  return string.format('%.0f-18446744073709551615', ms - 1)
+end
+local since
 for _, g in ipairs(change.groups) do
   redis.call('SET', P .. 'group:' .. g[1], g[2])
   redis.call('SADD', KEYS[2], g[1])
@@ -75,6 +85,12 @@ for _, r in ipairs(change.rules) do
     redis.call('HDEL', KEYS[4], id)
     alarm_end_rule(ctx, id, r[5])
   end
+  if r[6] == 1 then
+    since = since or feed_end()
+    redis.call('HSET', KEYS[6], id, since)
+  elseif r[5] == 'disabled' then
+    redis.call('HDEL', KEYS[6], id)
+  end
 end
 for _, r in ipairs(change.gone) do
   local id = r[1]
@@ -83,6 +99,7 @@ for _, r in ipairs(change.gone) do
   if r[2] ~= '' then redis.call('SREM', P .. 'group:' .. r[2] .. ':rules', id) end
   let_go(id)
   redis.call('HDEL', KEYS[4], id)
+  redis.call('HDEL', KEYS[6], id)
   for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms' }) do -- of removed rules together: a sum never falls
     local count = redis.call('HGET', KEYS[5], id .. ':' .. word)
     if count then redis.call('HINCRBY', KEYS[5], ':' .. word, count) end
