@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -364,3 +365,49 @@ def test_how_entries_fall_into_rounds_changes_no_memory(models: Any, events: Any
     exact = {name for at, name in enumerate(one.names) if at in one.exact}
     kept = [{name: data for name, data in fields.items() if name.partition(":")[0] in exact} for fields in dumped]
     assert kept[0] == kept[1]
+
+
+def events(net: Network, *entries: FeedEntry) -> list[tuple[str, float, int]]:
+    """One round of readings with their own times; what is written of outputs, in order."""
+    for item in entries:
+        net.apply(msgspec.structs.replace(item, is_event=True))
+    net.settle()
+    return [
+        (f"{change.model}.{field}", sample.value, sample.ts_ms)
+        for change in net.take()
+        for field, sample in change.fields.items()
+    ]
+
+
+def test_each_reading_with_its_own_time_is_computed_and_written() -> None:
+    """Of a model that remembers, one that does not, and one below it."""
+    twice = {
+        "name": "twice",
+        "inputs": [{"name": "x", "source": {"model": "total", "field": "total"}}],
+        "calculations": [{"id": "d", "expression": "x * 2"}],
+        "outputs": [{"field": "d", "source": "d"}],
+    }
+    net = network(total(points=1), twice, energy())
+    settled(net, entry(NOW, _1=0))
+    found = events(net, *(entry(NOW + 10 * at, _1=at) for at in range(1, 21)))
+    assert [row for row in found if row[0] == "total.total"] == [
+        ("total.total", at, NOW + 10 * at) for at in range(1, 21)
+    ]
+    assert [row[1] for row in found if row[0] == "twice.d"] == [2 * at for at in range(1, 21)]
+
+
+def test_polls_of_one_round_are_computed_once() -> None:
+    net = network(total(points=1))
+    for at in range(20):
+        net.apply(entry(NOW + at, _1=at))
+    net.settle()
+    assert [change.fields for change in net.take()] == [{"total": Sample(19, NOW + 19)}]
+
+
+def test_events_of_different_points_are_computed_together() -> None:
+    net = network(total())
+    settled(net, entry(NOW, _1=0, _2=0))
+    before = net.computed
+    found = events(net, entry(NOW + 1, _1=1), entry(NOW + 2, _2=2), entry(NOW + 3, _1=3))
+    assert found == [("total.total", 3, NOW + 2), ("total.total", 5, NOW + 3)]
+    assert net.computed == before + 2

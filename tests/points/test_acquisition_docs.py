@@ -42,7 +42,7 @@ def test_the_figures_in_the_text_are_those_of_the_code() -> None:
     assert (channel_runner.FIRST_PAUSE_S, channel_runner.LONGEST_PAUSE_S) == (1, 60)
     assert "a pause of 1 s, then 2, 4, 8 … up to 60 s" in section("Reconnecting")
     assert f"what comes within {channel_runner.GATHER_S * 1000:.0f} ms" in TEXT
-    assert f"at most {channel_runner.MAX_WAITING:,} values may wait" in TEXT
+    assert f"up to {channel_runner.MAX_WAITING:,} readings of a channel wait" in TEXT
     assert f"({acquisition.STOP_S:.0f} s at most)" in section("Changes of a definition")
     assert f"within about {acquisition.COMMANDS_S} s" in TEXT
     assert f"`points.stale_s` ({Settings().points.stale_s:.0f} s)" in section("Quality and age")

@@ -16,6 +16,7 @@ from tradewind.points.channel_slots import Slots, phase_of
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
 M, S = Kind.MEASUREMENT, Kind.SIGNAL
+T0 = 1_700_000_000_000
 
 
 def samples(*points: PointSpec, refresh_s: float = 15) -> Samples:
@@ -129,3 +130,81 @@ def test_channels_of_one_interval_are_spread_over_it() -> None:
 def test_pauses_double_up_to_a_minute_and_are_spread_by_chance() -> None:
     assert [pause_after(failed, 1) for failed in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
     assert [pause_after(failed, 0) for failed in (0, 3, 10_000)] == [0.5, 4, 30]
+
+
+def told(batches: list[Batch]) -> list[tuple[str, float | str, int]]:
+    """Point, value or quality, and time of everything that is written, in order."""
+    found: list[tuple[str, float | str, int]] = []
+    for batch in batches:
+        times = batch.ts_ms if isinstance(batch.ts_ms, dict) else dict.fromkeys(batch.values, batch.ts_ms)
+        found += [(point, value, times.get(point, 0)) for point, value in batch.values.items()]
+        found += [(point, word, 0) for point, word in batch.quality.items() if point not in batch.values]
+    return found
+
+
+def test_readings_with_their_own_times_are_events_of_their_own() -> None:
+    known = samples(PointSpec(M, "1"), PointSpec(M, "2"))
+    burst = [reading(value, ts_ms=T0 + value) for value in range(5)]
+    assert told(known.changes(burst, 0)) == [("1", value, T0 + value) for value in range(5)]
+    assert known.changes([reading(4, ts_ms=T0 + 4)], 1) == [], "the same reading again"
+    assert told(known.changes([reading(4, ts_ms=T0 + 5)], 1)) == [("1", 4, T0 + 5)], "also of an unchanged value"
+
+
+def test_a_burst_is_told_in_the_order_of_its_times() -> None:
+    known = samples(PointSpec(M, "1"), PointSpec(M, "2"), PointSpec(S, "3"))
+    burst = [
+        reading(3, ts_ms=T0 + 30),
+        reading(1, ts_ms=T0 + 10),
+        reading(2, point="2", ts_ms=T0 + 20),
+        reading(5, point="2", ts_ms=T0 + 50),
+        reading(1, S, "3", ts_ms=T0 + 40),
+    ]
+    found = known.changes(burst, 0)
+    assert [ts_ms for _, _, ts_ms in told(found)] == [T0 + 10, T0 + 20, T0 + 30, T0 + 40, T0 + 50]
+    assert [len(batch.values) for batch in found] == [2, 1, 1, 1], "points of a kind that do not repeat go together"
+    for batch in found:
+        assert len(batch.values) == len(set(batch.values))
+
+
+def test_a_bad_reading_between_good_ones_stays_where_it_was() -> None:
+    known = samples(PointSpec(M, "1"))
+    gone = reading(math.nan, quality=Quality.BAD)
+    found = known.changes([reading(1, ts_ms=T0 + 1), gone, reading(2, ts_ms=T0 + 2)], 0)
+    assert told(found) == [("1", 1, T0 + 1), ("1", "bad", 0), ("1", 2, T0 + 2)]
+
+
+def test_a_late_reading_is_told_and_changes_nothing_else() -> None:
+    known = samples(PointSpec(M, "1", deadband=1))
+    known.changes([reading(5, ts_ms=T0 + 10)], 0)
+    assert told(known.changes([reading(3, ts_ms=T0 + 1)], 0)) == [("1", 3, T0 + 1)]
+    assert known.changes([reading(math.nan, ts_ms=T0 + 2)], 0) == []
+    assert told(known.changes([reading(3.5, ts_ms=T0 + 11)], 0)) == [("1", 3.5, T0 + 11)], "the board shows 5"
+
+
+def test_readings_without_a_time_are_gathered() -> None:
+    known = samples(PointSpec(M, "1"))
+    assert told(known.changes([reading(value) for value in range(5)], 0)) == [("1", 4, 0)]
+
+
+def test_a_deadband_also_thins_readings_with_their_own_times() -> None:
+    known = samples(PointSpec(M, "1", deadband=2))
+    burst = [reading(value, ts_ms=T0 + value) for value in range(5)]
+    assert told(known.changes(burst, 0)) == [("1", value, T0 + value) for value in (0, 2, 4)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("123"), st.integers(1, 6), st.integers(0, 3)),
+        min_size=1,
+        max_size=40,
+        unique_by=lambda item: (item[0], item[1]),
+    )
+)
+def test_no_reading_with_a_time_is_lost_and_each_point_keeps_its_order(events: list[tuple[str, int, int]]) -> None:
+    known = samples(*(PointSpec(M, point) for point in "123"))
+    burst = [reading(value, point=point, ts_ms=T0 + at) for point, at, value in events]
+    found = told(known.changes(burst, 0))
+    assert sorted(found) == sorted((point, value, T0 + at) for point, at, value in events)
+    for point in "123":
+        times = [ts_ms for name, _, ts_ms in found if name == point]
+        assert times == sorted(times)

@@ -59,7 +59,7 @@ async def test_latest_only_moves_forward(room: BoardRoom) -> None:
     assert await room.board.write([batch({"1": 9.0, "3": 3.0}, now - 1)]) == Written(accepted=1, late=1)
     assert await room.hash_of(KEY) == {"1": "1.000000", "2": "2.000000", "3": "3.000000"}
     _, taken, late = await room.feed_of()
-    assert taken == {"k": KEY, "t": str(now - 1), "d": "3:3.000000"}
+    assert taken == {"k": KEY, "t": str(now - 1), "d": "3:3.000000", "e": "1"}
     assert late == {"k": KEY, "t": str(now - 1), "d": "1:9.000000", "l": "1"}
 
 
@@ -185,6 +185,30 @@ async def test_a_repeat_after_a_lost_reply_changes_nothing(room: BoardRoom) -> N
     args[0] = str(room.now + 1)
     assert await scripts.run("board_write", keys, args) == [2, 0, 0, 0, 0]
     assert len(await room.feed_of()) == 1
+
+
+async def test_several_readings_of_a_point_are_written_in_order_and_their_repeat_changes_nothing(
+    room: BoardRoom,
+) -> None:
+    at = room.now - 1000
+    burst = [
+        batch({"1": 1.0}, at),
+        batch({}, at + 1, {"1": "bad"}),
+        batch({"1": 2.0, "2": 5.0}, {"1": at + 2, "2": at + 3}),
+        batch({"1": 3.0}, at + 4),
+    ]
+    keys, args = room.board._packed(room.board._formats.lines(burst), "1001")
+    scripts = room.plane.at("1001").scripts
+    for _ in range(2):
+        assert await scripts.run("board_write", keys, args) == [4, 0, 0, 0, 0]
+        told = [(entry["d"], entry["t"], entry.get("q", "")) for entry in await room.feed_of()]
+        assert told == [
+            ("1:1.000000", str(at), ""),
+            ("", str(at + 1), "1:bad"),
+            ("1:2.000000,2:5.000000", str(at + 3), ""),
+            ("1:3.000000", str(at + 4), ""),
+        ]
+        assert await room.hash_of(KEY, 2) == {}
 
 
 async def test_reading_many_gives_them_in_order_with_age_and_unit(link: Link, key_prefix: str) -> None:

@@ -17,7 +17,7 @@ from tradewind.points.spec import ChannelSpec, Kind
 #: `pushed`: not declared, its values were sent to the API. `unattended`: no process polls it.
 STATES = ("online", "offline", "unattended", "disabled", "pushed")
 _TIMES = ("since_ms", "last_ms", "heard_ms")
-_COUNTS = ("polls", "failures", "missed", "commands", "dropped")
+_COUNTS = ("polls", "failures", "missed", "commands", "dropped", "refused")
 _FIGURES = ("poll_ms", "poll_ms_max")
 
 

@@ -33,6 +33,8 @@ class PointFigures:
                 ("failures", "Polls and connections that failed."),
                 ("missed", "Polls that came too late."),
                 ("commands", "Commands carried out."),
+                ("dropped", "Readings that were lost on their way to the board."),
+                ("refused", "Messages of the device that were too large to be read."),
             )
         }
         online = GaugeMetricFamily("tradewind_channel_online", "1 while it answers.", labels=["channel"])

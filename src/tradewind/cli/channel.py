@@ -56,11 +56,11 @@ def status(
             message = f"there is no channel {', '.join(missing)}"
             raise NotFound(message, code="unknown_channel", hint="see `tradewind channel list`")
         items = [known[name] for name in ids]
-    headings = ("id", "name", "state", "since", "heard", "polls", "failures", "missed", "poll ms", "error")
-    numbers = ("polls", "failures", "missed", "poll ms")
+    headings = ("id", "name", "state", "since", "heard", "polls", "failures", "missed", "lost", "poll ms", "error")
+    numbers = ("polls", "failures", "missed", "lost", "poll ms")
     rows = [
         (c["id"], c["name"], status_cell(c["state"]), _ago(s["since_ms"]), _ago(s["last_ms"]), s["polls"],
-         s["failures"], s["missed"], f"{s['poll_ms']:.1f}", short(s["error"], 80))
+         s["failures"], s["missed"], s["dropped"] + s["refused"], f"{s['poll_ms']:.1f}", short(s["error"], 80))
         for c in items for s in [c["status"]]
     ]  # fmt: skip
     cli.out.show({"items": items}, lambda: table(headings, rows, empty="no channels", right=numbers))
@@ -164,6 +164,7 @@ def _view(channel: dict[str, Any], points: list[dict[str, Any]]) -> RenderableTy
             ("state", status_cell(channel["state"])),
             ("parameters", short(config.get("parameters", {}), 200)),
             ("polls", f"{figures['polls']}, {figures['failures']} failed, {figures['missed']} missed"),
+            ("lost", f"{figures['dropped']} readings, {figures['refused']} messages too large"),
             ("error", figures["error"] or "-"),
             ("version", channel["version"] or "-"),
         ]

@@ -43,6 +43,9 @@ async def channels(plane: Plane) -> list[Check]:
         ages = [f"{name} ({_age(views[name], seconds * 1000)})" for name in late[:NAMED]]
         hint = "they are connected and send nothing: look at the device, or raise points.stale_s"
         found.append(Check("channel age", "warn", f"{len(late)} past their age: {', '.join(ages)}", hint))
+    if lost := {name: _lost(view) for name, view in views.items() if _lost(view)}:
+        hint = "they came faster than they could be written, or are too large: `tradewind channel status`"
+        found.append(Check("readings lost", "warn", named([f"{name} ({count})" for name, count in lost.items()]), hint))
     if left := by_state.get("unattended", []):
         hint = "nobody polls them: `tradewind up` or `tradewind run comsrv`"
         found.append(Check("comsrv", "fail", f"{len(left)} unattended: {named(left)}", hint))
@@ -62,6 +65,10 @@ async def feed(plane: Plane) -> list[Check]:
     lost = {name.decode(): int(count) for name, count in missed.items() if int(count)}
     hint = "it reads too slowly, or was away: raise points.feed_max_bytes, or see to the role"
     return [Check("feed", "warn", f"{name} has missed {count} entries", hint) for name, count in lost.items()]
+
+
+def _lost(view: dict[str, Any]) -> int:
+    return int(view["status"]["dropped"] + view["status"]["refused"])
 
 
 def role(name: str, leader: bytes | None, what: str, *, is_needed: bool) -> Check:

@@ -80,13 +80,13 @@ class TriggerWatch:
             wanted = self._by_key.get(entry.key)
             if not wanted or entry.is_late:
                 continue
-            values, bad = entry.values(), entry.quality()
+            values, bad, times = entry.values(), entry.quality(), entry.times()
             for flow_id, name, trigger in wanted:
                 field = trigger.address.field
                 if field not in values or bad.get(field) == "bad":
                     continue
                 before = self._states.get(name, Remembered())
-                fires, state = trigger.judge(values[field], entry.ts_ms, before)
+                fires, state = trigger.judge(values[field], times[field], before)
                 self._states[name] = state
                 changed[name] = codec.encode(state)
                 if fires:
@@ -94,7 +94,7 @@ class TriggerWatch:
                         "address": str(trigger.address),
                         "value": values[field],
                         "previous": before.last,
-                        "ts": entry.ts_ms,
+                        "ts": times[field],
                     }
                     await fire(self.flows, flow_id, "point", payload, f"{entry.id}-{name.rpartition(' ')[2]}")
         await self._store(batch, changed)

@@ -2,7 +2,8 @@
 
 Samples go in (`apply`, `age`), `settle` computes what they touch, `take` gives the outputs to be written. A model that
 remembers, and every model below one, is computed after each entry of the feed, so that nothing depends on where a round
-ends: also within one time the order of the feed decides. All others are computed once at the end of a round.
+ends: also within one time the order of the feed decides. All others are computed once at the end of a round, and before
+a point gets another reading that came with its own time: each of those is an event, and so is what comes of it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,12 @@ class Network:
         ]
         self._touched_exact: dict[int, int] = {}
         self._touched: dict[int, int] = {}
-        self._changes: dict[int, dict[str, Sample]] = {}
+        self._changes: list[Change] = []
+        # By model: the change that takes its outputs now; and the models of which an event has its part in that.
+        self._open: dict[int, Change] = {}
+        self._eventful: set[int] = set()
+        # Slots with a reading of its own time that is not computed yet.
+        self._events: set[int] = set()
         self.computed = 0
         #: Models whose memory or inputs have changed since `dirty` was emptied.
         self.dirty: set[int] = set()
@@ -132,12 +138,22 @@ class Network:
         state = self._keys.get(entry.key)
         if state is None or entry.is_late:
             return
+        if entry.is_event:
+            self._begin_event(state, entry)
         if is_plain(entry) and entry.ts_ms >= state.newest and not self._stale:
             self._apply_plain(state, entry)
         else:
             self._apply_one_by_one(state, entry)
         if self._touched_exact:
-            self._settle(self._touched_exact)
+            self._settle(self._touched_exact, entry.is_event)
+
+    def _begin_event(self, state: KeyState, entry: FeedEntry) -> None:
+        """Compute what the readings before would lose to these."""
+        index = state.index
+        slots = [slot for field in entry.fields() for slot in index.get(field, ()) if self._other_readers[slot]]
+        if not self._events.isdisjoint(slots):
+            self.settle()
+        self._events.update(slots)
 
     def _apply_one_by_one(self, state: KeyState, entry: FeedEntry) -> None:
         quality, times = entry.quality(), entry.times()
@@ -230,10 +246,12 @@ class Network:
 
     def settle(self) -> None:
         """Compute everything that was touched."""
-        self._settle(self._touched_exact)
-        self._settle(self._touched)
+        is_event = bool(self._events)
+        self._events.clear()
+        self._settle(self._touched_exact, is_event)
+        self._settle(self._touched, is_event)
 
-    def _settle(self, touched: dict[int, int]) -> None:
+    def _settle(self, touched: dict[int, int], is_event: bool) -> None:
         heap = sorted(touched)
         run, values, qualities, times = heapq.heappop, self.values, self.qualities, self.times
         while heap:
@@ -248,13 +266,24 @@ class Network:
                 if sample is None:
                     continue
                 port.last = sample
-                self._changes.setdefault(at, {})[port.field] = sample
+                self._put(at, port.field, sample, is_event)
                 for slot in port.slots:
                     values[slot], times[slot], qualities[slot] = sample.value, sample.ts_ms, sample.quality
                     for reader in self._exact_readers[slot]:
                         self._reach(reader, sample.ts_ms, self._touched_exact, touched, heap)
                     for reader in self._other_readers[slot]:
                         self._reach(reader, sample.ts_ms, self._touched, touched, heap)
+
+    def _put(self, at: int, field: str, sample: Sample, is_event: bool) -> None:
+        """An output to be written: beside those before it if an event made one of them, else in their place."""
+        change = self._open.get(at)
+        if change is None or (field in change.fields and (is_event or at in self._eventful)):
+            change = self._open[at] = Change(self.names[at], {})
+            self._changes.append(change)
+            self._eventful.discard(at)
+        if is_event:
+            self._eventful.add(at)
+        change.fields[field] = sample
 
     def _reach(self, at: int, ts_ms: int, wanted: dict[int, int], touched: dict[int, int], heap: list[int]) -> None:
         if wanted is touched and at not in wanted:
@@ -266,9 +295,10 @@ class Network:
         return {name: p.error for name, p in zip(self.names, self.programs, strict=True) if p.error}
 
     def take(self) -> list[Change]:
-        """The outputs that have changed since it was last called."""
-        found = [Change(self.names[at], fields) for at, fields in self._changes.items()]
-        self._changes = {}
+        """The outputs that have changed since it was last called, in order; of a model several times after events."""
+        found, self._changes = self._changes, []
+        self._open.clear()
+        self._eventful.clear()
         return found
 
 

@@ -108,11 +108,12 @@ class RoundStore:
         half of what a round costs."""
         keys, args = self._board.pack(())
         args[-1] = len(changes)
+        self._count += 1
+        nonce = f"{self._nonce}{self._count:x}"
         for change in changes:
             key, channel, names = self._places.get(change.model) or self._place(change.model)
             keys += names
-            self._count += 1
-            args += (key, channel, *_texts(change.fields), "", "modsrv", self._ttl_ms, f"{self._nonce}{self._count:x}")
+            args += (key, channel, *_texts(change.fields), "", "modsrv", self._ttl_ms, nonce)
         return keys, args
 
     def _place(self, model: str) -> tuple[str, str, tuple[str, ...]]:

@@ -23,7 +23,8 @@ _ZERO_OR_ONE = frozenset((0, 1))
 class Batch(msgspec.Struct, frozen=True):
     """New values of one hash: `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement` (`of_channel`, `of_model`).
 
-    `ts_ms`: the time of all values, or a time per point; 0 or a point without one: the server's now.
+    `ts_ms`: the time of all values, or a time per point; 0 or a point without one: the server's now. Several
+    readings of a point are several batches: a call writes them in order.
     `quality`: of the points that are not good. A point that has a quality but no value keeps value and time and only
     changes its quality (`good` takes the mark away).
     `origin`: who wrote it, shown in the feed. `is_lenient`: a value that is no finite number (s, c: not 0 or 1) makes

@@ -138,9 +138,9 @@ class Board(BoardReader):
             "1" if plane.link.cluster else "0",
             len(lines),
         ]
+        nonce = f"{self._name}{next(self._writes):x}"
         for line in lines:
             keys += self._names(line.key)
-            nonce = f"{self._name}{next(self._writes):x}"
             flat = _pack(line.d.replace(":", ",").split(","))
             args += (line.key, prefix + line.key, line.ts, line.times, line.d, flat)
             args += (line.q, line.marks, line.origin, line.ttl_ms, nonce)
@@ -149,11 +149,11 @@ class Board(BoardReader):
     async def _note(self, lines: Iterable[Line]) -> None:
         """Before the values: list hashes that nobody declared, and in a cluster the channels that have a feed."""
         now, noted = time.monotonic(), self._noted
-        new = [line for line in lines if line.channel and noted.get(line.key, 0.0) <= now]
+        new = {line.key: line.channel for line in lines if line.channel and noted.get(line.key, 0.0) <= now}
         if not new:
             return
         keys = self.plane.keys
-        args = [part for line in new for part in (line.channel, line.key.rpartition(":")[2])]
+        args = [part for key, channel in new.items() for part in (channel, key.rpartition(":")[2])]
         await self.plane.scripts.run(
             "board_note",
             [keys.channels(), keys.channels_pushed(), keys.feeds()],
@@ -161,8 +161,8 @@ class Board(BoardReader):
         )
         if len(noted) > 100_000:
             noted.clear()
-        for line in new:
-            noted[line.key] = now + NOTED_S
+        for key in new:
+            noted[key] = now + NOTED_S
 
 
 def _calls(lines: Sequence[Line]) -> Iterator[list[Line]]:

@@ -32,8 +32,11 @@ SETTLE_FIRST, SETTLE_PAUSE_S = 2, 30.0
 GRACE_S = 0.5
 #: Readings that were delivered and not written yet; beyond that the oldest are dropped and counted.
 MAX_WAITING = 100_000
-#: Readings that come one by one are written together.
+#: Readings that come one by one are written together, so many at once at most.
 GATHER_S = 0.02
+TOGETHER = 2_000
+#: How long what could not be written waits before it is tried again.
+AGAIN_S = 0.5
 
 
 class ChannelRunner:
@@ -63,6 +66,7 @@ class ChannelRunner:
         self._writing = asyncio.Lock()
         self._delivered: list[Reading] = []
         self._has_delivered = asyncio.Event()
+        self._lost_before = (0, 0)
 
     @property
     def is_unsure(self) -> bool:
@@ -105,6 +109,7 @@ class ChannelRunner:
     async def _session(self) -> None:
         self._began_s = self._loop.time()
         driver = self._bench.drivers.make(self.channel)
+        self._lost_before = (0, 0)
         try:
             async with self._limit("did not connect"):
                 await driver.connect()
@@ -129,10 +134,18 @@ class ChannelRunner:
             now_s = self._loop.time()
             self.status.polled(now_s - self._began_s, self._bench.clock.now_ms())
             self._succeed()
-            await self._write(readings)
+            self._count_losses(driver)
+            await self._write_poll(readings)
             due_s = slots.next(self._loop.time())
             self.status.missed = missed_before + slots.missed
             await self._until(due_s, driver)
+
+    async def _write_poll(self, readings: Sequence[Reading]) -> None:
+        """What the board did not get is read again by the next poll, but events with their own times are not."""
+        kept, self._delivered = self._delivered, []
+        if not await self._write([*kept, *readings] if kept else readings):
+            self._delivered = [reading for reading in (*kept, *readings) if reading.ts_ms]
+            self._drop_oldest()
 
     async def _until(self, due_s: float, driver: Driver) -> None:
         """Wait for the slot; carry out what is asked meanwhile. A long command costs slots, which are then counted."""
@@ -189,10 +202,9 @@ class ChannelRunner:
     async def _listen(self, driver: Driver) -> None:
         self._succeed()
         await self._write([])  # the points that are only written are good again
-        self._delivered.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._drain(), name=f"drain {self.channel.id}")
+                group.create_task(self._drain(driver), name=f"drain {self.channel.id}")
                 group.create_task(self._serve_commands(driver), name=f"commands {self.channel.id}")
                 await driver.listen(self._deliver)
                 raise DeviceTrouble(f"channel {self.channel.id}: the connection ended")
@@ -202,26 +214,57 @@ class ChannelRunner:
             await self._write_delivered()
 
     def _deliver(self, readings: Sequence[Reading]) -> None:
+        self._delivered += readings
+        self._drop_oldest()
+        self._has_delivered.set()
+
+    def _drop_oldest(self) -> None:
         waiting = self._delivered
-        waiting += readings
         if len(waiting) > MAX_WAITING:
             self.status.dropped += len(waiting) - MAX_WAITING
             del waiting[:-MAX_WAITING]
-        self._has_delivered.set()
 
-    async def _drain(self) -> None:
+    async def _drain(self, driver: Driver) -> None:
         while True:
-            await self._has_delivered.wait()
+            with contextlib.suppress(TimeoutError):  # a driver that refuses all it gets delivers nothing
+                async with asyncio.timeout(1):
+                    await self._has_delivered.wait()
+            self._count_losses(driver)
+            if not self._has_delivered.is_set():
+                continue
             self._has_delivered.clear()
             self.status.heard_ms = self._bench.clock.now_ms()
             self._succeed()
-            await self._write_delivered()
+            while not await self._write_delivered():  # noqa: ASYNC110 - the change happens in a server
+                await asyncio.sleep(AGAIN_S)
             await asyncio.sleep(GATHER_S)
 
-    async def _write_delivered(self) -> None:
-        readings, self._delivered = self._delivered, []
-        if readings:
-            await self._write(readings)
+    def _count_losses(self, driver: Driver) -> None:
+        dropped, refused = self._lost_before
+        self.status.dropped += driver.dropped - dropped
+        self.status.refused += driver.refused - refused
+        self._lost_before = driver.dropped, driver.refused
+
+    async def _write_delivered(self) -> bool:
+        """False: the board is out of reach; what it did not get waits, and is written before anything newer."""
+        while self._delivered:
+            readings, self._delivered = self._delivered[:TOGETHER], self._delivered[TOGETHER:]
+            try:
+                is_written = await self._write(readings)
+            except asyncio.CancelledError:
+                self._put_back(readings)
+                raise
+            except Exception:  # a driver handed over what is no reading
+                self.status.dropped += len(readings)
+                raise
+            if not is_written:
+                self._put_back(readings)
+                return False
+        return True
+
+    def _put_back(self, readings: list[Reading]) -> None:
+        self._delivered[:0] = readings
+        self._drop_oldest()
 
     async def _serve_commands(self, driver: Driver) -> None:
         while True:
@@ -231,11 +274,12 @@ class ChannelRunner:
 
     # the board
 
-    async def _write(self, readings: Sequence[Reading]) -> None:
+    async def _write(self, readings: Sequence[Reading]) -> bool:
         async with self._writing:  # in order with the mark of a device that is gone
-            await self._send(self._samples.changes(readings, self._loop.time()))
+            return await self._send(self._samples.changes(readings, self._loop.time()))
 
     async def _send(self, batches: list[Batch]) -> bool:
+        """False: the board is out of reach."""
         if not batches:
             return True
         try:
@@ -243,14 +287,21 @@ class ChannelRunner:
             if not self._is_troubled:
                 self.status.error = ""
             return True
+        except Invalid as error:  # and would never be taken
+            self.status.dropped += sum(len(batch.values) for batch in batches)
+            self._not_written(error)
+            return True
         except TradewindError as error:  # the device is well: go on, and write all when the board is back
-            self._samples.forget()
-            self.status.error = f"values not written: {error.message}"
-            log.warning("values not written", channel=self.channel.id, error=error.message)
+            self._not_written(error)
             return False
         except BaseException:
             self._samples.forget()
             raise
+
+    def _not_written(self, error: TradewindError) -> None:
+        self._samples.forget()
+        self.status.error = f"values not written: {error.message}"
+        log.warning("values not written", channel=self.channel.id, error=error.message)
 
     # health
 

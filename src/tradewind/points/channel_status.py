@@ -27,7 +27,8 @@ class ChannelStatus:
 
     `last_ms` is the last poll that succeeded: what the board takes all points of the channel to be as fresh as. Where
     the device or somebody else sends, nothing is known of points that were not sent: that time is `heard_ms`.
-    `is_gone`: it was away for longer than its timeout; None while nobody knows.
+    `is_gone`: it was away for longer than its timeout; None while nobody knows. `dropped`: readings that were lost on
+    their way to the board; `refused`: messages of the device that were not read because they are too large.
     """
 
     def __init__(self, channel: str, owner: str, points: int, now_ms: int) -> None:
@@ -36,7 +37,8 @@ class ChannelStatus:
         self.is_gone: bool | None = None
         self.since_ms = now_ms
         self.error = ""
-        self.polls = self.failures = self.missed = self.commands = self.dropped = 0
+        self.polls = self.failures = self.missed = self.commands = 0
+        self.dropped = self.refused = 0
         self.last_ms = self.heard_ms = 0
         self.poll_ms = self.poll_ms_max = 0.0
 
@@ -64,6 +66,7 @@ class ChannelStatus:
             "missed": self.missed,
             "commands": self.commands,
             "dropped": self.dropped,
+            "refused": self.refused,
             "points": self.points,
             "poll_ms": round(self.poll_ms, 3),
             "poll_ms_max": round(self.poll_ms_max, 3),
@@ -82,6 +85,7 @@ class StatusBook:
         self._written: dict[str, dict[str, Any]] = {}
         self._asked: dict[str, bytes | None] = {}
         self._told: dict[str, bool] = {}
+        self._told_lost: dict[str, tuple[int, int]] = {}
         self._ahead_ms = 0
         self._writing = asyncio.Lock()
 
@@ -100,6 +104,7 @@ class StatusBook:
         self._written.pop(channel, None)
         self._asked.pop(channel, None)
         was_gone = self._told.pop(channel, None)
+        self._told_lost.pop(channel, None)
         key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
         try:
             # Not beside a write that still knows the channel: it would bring a removed hash back.
@@ -137,13 +142,26 @@ class StatusBook:
                 await self._write_at(self._plane.at(channel), [channel])
 
     async def tell(self) -> None:
-        """Report channels that are gone or back since the last time. Raises Unavailable; the rest comes next time."""
+        """Report channels that are gone or back since the last time, and those that lost readings. Raises Unavailable;
+        the rest comes next time."""
         for channel, status in list(self._open.items()):
             is_gone = status.is_gone
             if is_gone is not None and is_gone != self._told.get(channel):
                 await self._report(channel, is_gone=is_gone, error=status.error)
                 if channel in self._open:
                     self._told[channel] = is_gone
+            if (status.dropped, status.refused) != self._told_lost.get(channel, (0, 0)):
+                await self._report_losses(status)
+
+    async def _report_losses(self, status: ChannelStatus) -> None:
+        """What is lost stays so: the alarm is open until somebody resolves it."""
+        lost = status.dropped, status.refused
+        counts = ((lost[0], "readings lost"), (lost[1], "messages refused because they are too large"))
+        what = ", ".join(f"{count} {words}" for count, words in counts if count)
+        source = f"comsrv:{status.channel}:readings"
+        await report(self._plane.link, self._plane.keys, "readings_lost", source, f"channel {status.channel}: {what}")
+        log.error("readings_lost", channel=status.channel, dropped=lost[0], refused=lost[1])
+        self._told_lost[status.channel] = lost
 
     async def _report(self, channel: str, *, is_gone: bool, error: str = "") -> None:
         plane = self._plane

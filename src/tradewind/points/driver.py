@@ -31,6 +31,10 @@ class Driver(ABC):
 
     protocol: ClassVar[str]
     is_polled: ClassVar[bool] = True
+    #: Readings that were lost on the way from the device, and messages that were refused unread. A driver counts them;
+    #: they are shown in the channel's status and raise an alarm.
+    dropped = 0
+    refused = 0
 
     def __init__(self, channel: ChannelSpec) -> None:
         self.channel = channel
@@ -45,14 +49,19 @@ class Driver(ABC):
         """Raises DeviceTrouble."""
 
     async def poll(self) -> Sequence[Reading]:
-        """Read every m and s point once; points that the device refuses come with quality bad.
+        """Read every m and s point once; points that the device refuses come with quality bad. A point may come several
+        times with times of their own: each is an event.
 
         Raises DeviceTrouble when the connection is of no use any more.
         """
         raise NotImplementedError
 
     async def listen(self, deliver: Deliver) -> None:
-        """Hand over what the device sends until the connection ends. Raises DeviceTrouble then."""
+        """Hand over what the device sends until the connection ends. Raises DeviceTrouble then.
+
+        Readings with a time of their own are all written, in the order of their times; of those without one only the
+        last of a point, if several come within a moment.
+        """
         raise NotImplementedError
 
     @abstractmethod

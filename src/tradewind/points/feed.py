@@ -38,7 +38,8 @@ class FeedEntry(msgspec.Struct, frozen=True):
     """One written batch. `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement`; `ts_ms` the newest time in it.
 
     Values are decoded when asked for. An entry without values tells of qualities only. `is_late`: the board shows
-    something newer.
+    something newer. `is_event`: its readings came with times of their own, so each of them counts. No entry has a point
+    twice.
     """
 
     id: str
@@ -49,6 +50,7 @@ class FeedEntry(msgspec.Struct, frozen=True):
     is_late: bool = False
     origin: str = ""
     each_ts: str = ""
+    is_event: bool = False
 
     def values(self) -> dict[str, float]:
         """Point id or field → value."""
@@ -320,6 +322,7 @@ def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry | None:
             b"l" in fields,
             get(b"o", b"").decode(),
             get(b"p", b"").decode(),
+            b"e" in fields,
         )
     except (KeyError, ValueError) as error:
         log.error("not an entry of the feed: left out", entry=name.decode(), error=repr(error))

@@ -287,7 +287,7 @@ class Keys:
         return f"{self._channel(channel)}:{kind}:mark"
 
     def channel_status(self, channel: str) -> str:
-        """hash; online `0` or `1`, since_ms, last_ms (the last poll that succeeded), heard_ms (the newest value that was sent), error, polls, failures, missed, commands, dropped, points, poll_ms, poll_ms_max, owner; reload (changes with each request to connect anew). With the channel. StatusBook, request_reload."""
+        """hash; online `0` or `1`, since_ms, last_ms (the last poll that succeeded), heard_ms (the newest value that was sent), error, polls, failures, missed, commands, dropped (readings lost), refused (messages too large to be read), points, poll_ms, poll_ms_max, owner; reload (changes with each request to connect anew). With the channel. StatusBook, request_reload."""
         return f"{self._channel(channel)}:status"
 
     def channel_todo(self, channel: str) -> str:
@@ -323,7 +323,7 @@ class Keys:
         return f"{self.p}points:pushed"
 
     def feed(self, channel: str = "") -> str:
-        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late, o origin, p ms of each value when they differ. Trimmed to the slowest cursor and to `points.feed_max_bytes`. In a cluster one per channel, and this one for models. board_write."""
+        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late, o origin, p ms of each value when they differ, e 1 when the readings came with times of their own. No entry has a point twice. Trimmed to the slowest cursor and to `points.feed_max_bytes`. In a cluster one per channel, and this one for models. board_write."""
         return f"{self._channel(channel)}:feed" if channel and self.is_cluster else f"{self.p}points:feed"
 
     def feeds(self) -> str:

@@ -156,8 +156,9 @@ class RuleNetwork:
     def apply_all(self, entries: Iterable[FeedEntry]) -> None:
         """Judge the rules that entries of the feed touch. Late ones change nothing, nor what was seen."""
         for entry, index, found in self._watches.sift(entries):
-            hits = self._watches.read_all(index, entry, self._marked) if found is None else found
-            self._judge(self._seen.new(hits, entry.id) if self._seen else hits, entry.ts_ms)
+            parts = self._watches.read_all(index, entry, self._marked) if found is None else ((entry.ts_ms, found),)
+            for moment, hits in parts:
+                self._judge(self._seen.new(hits, entry.id) if self._seen else hits, moment)
 
     def apply(self, entry: FeedEntry) -> None:
         """One of them."""

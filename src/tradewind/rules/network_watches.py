@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from operator import itemgetter
 
 import msgspec
@@ -25,7 +26,7 @@ SHORT = 160
 #: One object each, for all slots: what is touched for every value stays at hand.
 INF, MINUS_INF = math.inf, -math.inf
 _WORDS = {"good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
-by_watch = itemgetter(0)
+by_watch = by_time = itemgetter(0)
 
 
 class Watches:
@@ -163,20 +164,34 @@ class Watches:
             self._floor[slot], self._ceiling[slot] = floor, ceiling
         return hits
 
-    def read_all(self, index: KeyIndex, entry: FeedEntry, marked: Callable[[int, int], list[Hit]]) -> list[Hit]:
-        """Any entry, value by value. `marked`: what is to be judged when a slot has another quality and no value."""
-        quality, times = entry.quality(), entry.times()
+    def read_all(
+        self, index: KeyIndex, entry: FeedEntry, marked: Callable[[int, int], list[Hit]]
+    ) -> Iterator[tuple[int, list[Hit]]]:
+        """Any entry, value by value: what must be judged, with its time, one time after the other. As with `sift`,
+        what is of a later time does not stand yet. `marked`: what is to be judged when a slot has another quality and
+        no value."""
+        quality, times, slots = entry.quality(), entry.times(), index.slots
         index.newest = max(index.newest, entry.ts_ms)
-        hits: list[Hit] = []
-        for field, value in entry.values().items():
-            word = _WORDS[quality.pop(field, "good")]
-            if field in index.slots:
-                hits += self.meet(index.slots[field], value, times[field], word)
-        for field, text in quality.items():  # what is left came without a value
-            slot = index.slots.get(field, -1)
-            if slot >= 0 and entry.ts_ms >= self.times[slot]:
+        found = [
+            (times[field], slots[field], value, _WORDS[quality.get(field, "good")])
+            for field, value in entry.values().items()
+            if field in slots
+        ]
+        if entry.each_ts:
+            found.sort()
+        moment, hits = 0, list[Hit]()
+        for next_ms, group in groupby(found, key=by_time):
+            if hits:
+                yield moment, sorted(hits, key=by_watch)
+            hits = [hit for ts_ms, slot, value, word in group for hit in self.meet(slot, value, ts_ms, word)]
+            moment = next_ms
+        for field, text in quality.items():
+            slot = slots.get(field, -1)
+            if field not in times and slot >= 0 and entry.ts_ms >= self.times[slot]:
                 hits += marked(slot, _WORDS[text])
-        return sorted(hits, key=by_watch)
+                moment = entry.ts_ms
+        if hits:
+            yield moment, sorted(hits, key=by_watch)
 
     def meet(self, slot: int, value: float | str | None, ts_ms: int, quality: int) -> Iterator[Hit]:
         """Any sample of one source; an older one changes nothing."""

@@ -15,21 +15,39 @@ import aiomqtt
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Problem
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
-from tradewind.points.drivers.mqtt_topics import Source, number_of, sinks_of, sources_of
+from tradewind.points.drivers.mqtt_topics import Payload, Source, number_of, sinks_of, sources_of
 from tradewind.points.drivers.parameters import unknown_names, whole_numbers
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
-#: Messages that wait to be handed over; what comes while so many wait is dropped, and aiomqtt logs it.
+#: Messages that wait to be handed over; what comes while so many wait is dropped and counted.
 MAX_WAITING = 20_000
-#: Messages handed over at once at most.
+#: Payloads above this size are refused unread, since decoding them holds up every other channel of the process: unless
+#: the channel says otherwise, and the most that it may say.
+PAYLOAD_BYTES = 65_536
+MAX_PAYLOAD_BYTES = 1_048_576
+#: Messages handed over at once at most, and bytes of them.
 BATCH = 500
+BATCH_BYTES = 262_144
 _RETAINED: Final = ("good", "uncertain", "ignore")
 _TLS: Final = ("ca_file", "cert_file", "key_file", "verify")
 PARAMETERS: Final = (
     "host", "port", "username", "password", "client_id", "keepalive_s", "tls", "topic", "qos", "retain", "json_path",
     "timestamp_path", "payload", "write_topic", "write_payload", "retained", "status_topic",
-    "status_online", "status_offline",
+    "status_online", "status_offline", "max_payload_bytes",
 )  # fmt: skip
+
+
+class _Inbox(asyncio.Queue[aiomqtt.Message]):
+    """Counts what it cannot take; aiomqtt only logs it."""
+
+    lost = 0
+
+    def put_nowait(self, item: aiomqtt.Message) -> None:
+        try:
+            super().put_nowait(item)
+        except asyncio.QueueFull:
+            self.lost += 1
+            raise
 
 
 class MqttDriver(Driver):
@@ -39,7 +57,8 @@ class MqttDriver(Driver):
     For points whose mapping does not name them: topic, qos, json_path, timestamp_path, payload, write_topic,
     write_payload, retain. `retained`: what a retained message without a time of its own is worth (good, uncertain,
     ignore; default uncertain). `status_topic`: where the device, or its last will, says whether it is online, in words
-    like online and offline, or in those of status_online and status_offline.
+    like online and offline, or in those of status_online and status_offline. `max_payload_bytes` 65536, at most 1 MB:
+    larger messages are refused and counted.
     """
 
     protocol: ClassVar[str] = "mqtt"
@@ -59,6 +78,7 @@ class MqttDriver(Driver):
             else:
                 self._exact[source.topic].append(source)
         self._retained = given.get("retained") or "uncertain"
+        self._max_payload = int(given.get("max_payload_bytes") or PAYLOAD_BYTES)
         self._status_topic = str(given.get("status_topic") or "").replace("{channel}", channel.id)
         self._is_offline = False
         #: What points have said since the last write.
@@ -71,7 +91,8 @@ class MqttDriver(Driver):
         given, problems = channel.parameters, []
         if not isinstance(given.get("host"), str) or not given["host"]:
             problems.append(Problem("missing", "parameters.host", "name the broker's address"))
-        problems += whole_numbers(given, {"port": (1, 65535), "keepalive_s": (1, 65535)})
+        bounds = {"port": (1, 65535), "keepalive_s": (1, 65535), "max_payload_bytes": (1, MAX_PAYLOAD_BYTES)}
+        problems += whole_numbers(given, bounds)
         if given.get("retained", "good") not in _RETAINED:
             problems.append(Problem("bad_value", "parameters.retained", f"give one of {', '.join(_RETAINED)}"))
         problems += unknown_names(given, PARAMETERS)
@@ -97,6 +118,7 @@ class MqttDriver(Driver):
             timeout=self._timeout_s / 2,
             tls_context=await asyncio.to_thread(_tls_context, tls) if tls else None,
             max_queued_incoming_messages=MAX_WAITING,
+            queue_type=_Inbox,
         )
         inner: Any = client._client  # aiomqtt has no option for it, and paho's own 5 s may be longer than ours
         inner.connect_timeout = self._timeout_s / 2
@@ -113,15 +135,18 @@ class MqttDriver(Driver):
 
     async def listen(self, deliver: Deliver) -> None:
         client = self._connected()
+        inbox: Any = client._queue  # aiomqtt does not tell what it discards
         try:
             if self._refused:
                 deliver([_nothing(point) for point in self._refused])
             messages = client.messages
             async for message in messages:
-                batch = [message]
-                while len(messages) and len(batch) < BATCH:
+                batch, size = [message], _size(message)
+                while len(messages) and len(batch) < BATCH and size < BATCH_BYTES:
                     batch.append(await anext(messages))
+                    size += _size(batch[-1])
                 readings, is_back = self._readings(batch)
+                self.dropped = inbox.lost
                 if readings:
                     deliver(readings)
                 if is_back:  # what is retained comes again to whoever subscribes again
@@ -182,6 +207,9 @@ class MqttDriver(Driver):
             topic, payload = message.topic.value, message.payload
             if not isinstance(payload, bytes):
                 continue
+            if len(payload) > self._max_payload:
+                self.refused += 1
+                continue
             if topic == self._status_topic:
                 was_offline, self._is_offline = self._is_offline, self._says_offline(payload)
                 is_back = was_offline and not self._is_offline
@@ -190,8 +218,9 @@ class MqttDriver(Driver):
             sources = self._exact.get(topic, [])
             if self._wild:
                 sources = sources + [source for source in self._wild if message.topic.matches(source.topic)]
+            said = Payload(payload)
             for source in sources:
-                reading = self._judged(source.read(payload), bool(message.retain))
+                reading = self._judged(source.read(said), bool(message.retain))
                 if reading is not None:
                     readings.append(reading)
                     if not message.retain:
@@ -230,6 +259,10 @@ class MqttDriver(Driver):
 
 def _nothing(point: PointSpec) -> Reading:
     return Reading(Kind(point.kind), point.id, math.nan, 0, Quality.BAD)
+
+
+def _size(message: aiomqtt.Message) -> int:
+    return len(message.payload) if isinstance(message.payload, bytes) else 0
 
 
 def _is_refusal(code: Any) -> bool:

@@ -27,6 +27,29 @@ _PAYLOADS: Final = frozenset(("auto", "number", "json", "bool"))
 _MS_FROM: Final = 1e11
 
 
+class Payload:
+    """The bytes of a message; as text and as JSON they are read once, however many points ask."""
+
+    __slots__ = ("_data", "_document", "_text")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._text: str | None = None
+        self._document: Any = self
+
+    def text(self) -> str:
+        """Raises UnicodeDecodeError."""
+        if self._text is None:
+            self._text = self._data.decode("utf-8").strip()
+        return self._text
+
+    def document(self) -> Any:
+        """Raises Invalid and UnicodeDecodeError."""
+        if self._document is self:
+            self._document = codec.decode(self.text())
+        return self._document
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where the values of one point come from."""
@@ -38,12 +61,11 @@ class Source:
     path: Path
     time_path: Path | None
 
-    def read(self, payload: bytes) -> Reading:
+    def read(self, payload: Payload) -> Reading:
         """What a message says; quality bad, and no number, when it says nothing about the point."""
         kind, point_id = self.point.kind, self.point.id
         try:
-            text = payload.decode("utf-8").strip()
-            document = codec.decode(text) if self._is_json(text) else text
+            document = payload.document() if self._is_json(payload.text()) else payload.text()
         except (UnicodeDecodeError, Invalid):
             return Reading(kind, point_id, math.nan, 0, Quality.BAD)
         raw = number_of(find(self.path, document), only_words=self.payload == "bool")

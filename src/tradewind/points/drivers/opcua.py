@@ -18,7 +18,15 @@ from asyncua.ua.uaerrors import UaError, UaStatusCodeError
 
 from tradewind.errors import Invalid, Problem
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
-from tradewind.points.drivers.opcua_values import TYPES, node_id_of, nothing, reading_of, said, variant_of
+from tradewind.points.drivers.opcua_values import (
+    TYPES,
+    has_overflowed,
+    node_id_of,
+    nothing,
+    reading_of,
+    said,
+    variant_of,
+)
 from tradewind.points.drivers.parameters import unknown_names, whole_numbers
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Reading
 
@@ -66,7 +74,7 @@ class OpcUaDriver(Driver):
         self._client: Client | None = None
         self._nodes: dict[tuple[str, str], Node] = {}
         self._types: dict[tuple[str, str], ua.VariantType] = {}
-        self._waiting: deque[Reading] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[Reading] = deque()
         self._news = asyncio.Event()
         self._lost = ""
         self._points: dict[ua.NodeId, list[PointSpec]] = defaultdict(list)
@@ -137,7 +145,7 @@ class OpcUaDriver(Driver):
                     await self._news.wait()
             self._news.clear()
             if self._waiting:
-                batch, self._waiting = list(self._waiting), deque(maxlen=MAX_WAITING)
+                batch, self._waiting = list(self._waiting), deque()
                 deliver(batch)
             if self._lost or client.state is not UaClientState.CONNECTED:
                 raise self._trouble(f"is gone{': ' if self._lost else ''}{self._lost}")
@@ -162,6 +170,11 @@ class OpcUaDriver(Driver):
         """Called by asyncua for each change."""
         found = data.monitored_item.Value
         self._waiting += [reading_of(point, found) for point in self._points.get(node.nodeid, ())]
+        if has_overflowed(found):  # the server's own queue was full: queue_size is too small
+            self.dropped += 1
+        while len(self._waiting) > MAX_WAITING:
+            self._waiting.popleft()
+            self.dropped += 1
         self._news.set()
 
     def status_change_notification(self, status: Any) -> None:

@@ -18,6 +18,9 @@ TYPES: Final = {
     "int16": "Int16", "uint16": "UInt16", "int32": "Int32", "uint32": "UInt32", "int64": "Int64", "uint64": "UInt64",
     "float": "Float", "float32": "Float", "double": "Double", "float64": "Double", "string": "String",
 }  # fmt: skip
+#: Info type "data value" and its bit "overflow" in a status code.
+_DATA_VALUE: Final = 0x0400
+_OVERFLOW: Final = 0x0080
 _RANGES: Final = {"SByte": INTEGER_RANGES["int8"], "Byte": INTEGER_RANGES["uint8"]} | {
     TYPES[name]: INTEGER_RANGES[name] for name in ("int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
@@ -49,6 +52,12 @@ def reading_of(point: PointSpec, found: ua.DataValue) -> Reading:
     else:
         quality = Quality.GOOD
     return Reading(point.kind, point.id, raw, _ms(found.SourceTimestamp or found.ServerTimestamp), quality)
+
+
+def has_overflowed(found: ua.DataValue) -> bool:
+    """The server has dropped values of this node since the one before: its queue was full (part 4, 7.39.1)."""
+    code = found.StatusCode.value if found.StatusCode is not None else 0
+    return code & _DATA_VALUE == _DATA_VALUE and bool(code & _OVERFLOW)
 
 
 def nothing(point: PointSpec) -> Reading:

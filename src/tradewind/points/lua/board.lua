@@ -3,7 +3,7 @@
 -- may lie in the future, a+2 single|batch|off (messages; with +points also a channel per point), a+3 '1' in a cluster, a+4 number of batches, then per batch: key as it
 -- stands in the feed, pub/sub channel, ms of all values (0 = now), ms of each value ('' or 'ms,ms'), 'id:value,…', the same as
 -- msgpack {id, value, …} (twice as fast to take apart), 'id:quality,…' of values that are not good, the same of points without a value, origin, ms to live (0 = for ever), id of this
--- write: a repeat after a lost reply finds it in the mark. Keys built: none.
+-- call: a repeat after a lost reply finds it in the mark. Several batches may be of one hash: they are written in order. Keys built: none.
 -- Returns {accepted, late, duplicates, equal, clamped} in points.
 local board_write
 do
@@ -30,12 +30,13 @@ do
     return found
   end
 
-  local function feed(key, name, ms, d, q, times, late, origin)
+  local function feed(key, name, ms, d, q, times, late, origin, is_event)
     local entry = { 'k', name, 't', ms, 'd', d }
     local function add(field, value) entry[#entry + 1] = field entry[#entry + 1] = value end
     if q ~= '' then add('q', q) end
     if times ~= '' then add('p', times) end
     if late then add('l', '1') end
+    if is_event then add('e', '1') end
     if origin ~= '' then add('o', origin) end
     redis.call('XADD', key, '*', unpack(entry))
   end
@@ -154,26 +155,28 @@ do
     return top
   end
 
-  local function put(k, a, now, limit, mode, is_cluster, stream, sums)
+  -- `begun`: hashes that this very call has written, whose mark it has set.
+  local function put(k, a, now, limit, mode, is_cluster, stream, sums, begun)
     local name, channel, ts, times, d, q = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4], ARGV[a + 6]
     local origin, nonce = ARGV[a + 8], ARGV[a + 10]
-    local changed = ARGV[a + 7] ~= '' and mark_only(KEYS[k + 2], ARGV[a + 7]) or ''
+    local newest, last = string.match(redis.call('GET', KEYS[k + 3]) or '', '^(%d+) (.*)$')
     local function add(accepted, late, duplicates, equal, clamped)
       sums[1], sums[2], sums[3] = sums[1] + accepted, sums[2] + late, sums[3] + duplicates
       sums[4], sums[5] = sums[4] + equal, sums[5] + clamped
     end
-    if d == '' then
-      if changed ~= '' then feed(stream, name, int(now), '', changed, '', false, origin) end
+    if last == nonce and not begun[KEYS[k + 3]] then
+      if d ~= '' then add(#cmsgpack.unpack(ARGV[a + 5]) / 2, 0, 0, 0, 0) end
       return
     end
-    local mark = redis.call('GET', KEYS[k + 3])
-    local newest, last = string.match(mark or '', '^(%d+) (.*)$')
+    local changed = ARGV[a + 7] ~= '' and mark_only(KEYS[k + 2], ARGV[a + 7]) or ''
+    if d == '' then
+      if changed ~= '' then feed(stream, name, int(ts > 0 and ts < now and ts or now), '', changed, '', false, origin) end
+      return
+    end
     newest = tonumber(newest) or newest_of(KEYS[k + 1])
     local flat = cmsgpack.unpack(ARGV[a + 5])
-    if last == nonce then
-      add(#flat / 2, 0, 0, 0, 0)
-      return
-    end
+    begun[KEYS[k + 3]] = true
+    local is_event = (ts > 0 or times ~= '') and origin ~= 'modsrv' -- a program or device said when
     if ts == 0 then ts = now end
     if times == '' and ts > newest and ts <= limit then
       local ms, n = int(ts), #flat
@@ -193,7 +196,7 @@ do
       end
       redis.call('SET', KEYS[k + 3], ms .. ' ' .. nonce)
       if changed ~= '' then q = q == '' and changed or q .. ',' .. changed end
-      feed(stream, name, ms, d, q, '', false, origin)
+      feed(stream, name, ms, d, q, '', false, origin, is_event)
       publish(channel, mode, is_cluster, d)
       add(n / 2, 0, 0, 0, 0)
       return
@@ -209,7 +212,7 @@ do
     if s.accepted > 0 then
       local top, differing = joined(s.ms)
       local text = table.concat(s.pairs, ',')
-      feed(stream, name, top, text, table.concat(s.q, ','), differing, false, origin)
+      feed(stream, name, top, text, table.concat(s.q, ','), differing, false, origin, is_event)
       publish(channel, mode, is_cluster, text)
     elseif changed ~= '' then
       feed(stream, name, int(now), '', changed, '', false, origin)
@@ -227,10 +230,10 @@ do
       local t = redis.call('TIME')
       now = t[1] * 1000 + math.floor(t[2] / 1000)
     end
-    local sums = { 0, 0, 0, 0, 0 }
+    local sums, begun = { 0, 0, 0, 0, 0 }, {}
     for b = 0, tonumber(ARGV[a + 4]) - 1 do
       local keys, args = k + 1 + 4 * b, a + 5 + 11 * b
-      put(keys, args, now, now + tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3] == '1', KEYS[k], sums)
+      put(keys, args, now, now + tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3] == '1', KEYS[k], sums, begun)
       if ARGV[args + 9] ~= '0' then
         for i = 0, 3 do redis.call('PEXPIRE', KEYS[keys + i], ARGV[args + 9]) end
       end
