@@ -286,6 +286,8 @@ class Settings(BaseSettings):
     # Braces would change the hash slot of every key.
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{0,64}$")] = ""
     imports: Words = []
+    # What is done when Redis has lost the data of the station: see docs/recovery.md.
+    recover: Literal["manual", "auto"] = "manual"
     redis: RedisSettings = RedisSettings()
     sql: SqlSettings = SqlSettings()
     amqp: AmqpSettings = AmqpSettings()

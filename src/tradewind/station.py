@@ -48,6 +48,7 @@ from tradewind.tasks.worker import Worker
 
 if TYPE_CHECKING:
     from tradewind.flows.record_query import FlowRecords
+    from tradewind.recovery.restorer import Rooms
     from tradewind.sql import Sql
     from tradewind.tasks.archive_table import TaskArchive
     from tradewind.tasks.leader_store import LeaderStore
@@ -93,7 +94,7 @@ class Station:
         self.scheduler: Scheduler | None = None
         #: Where signals can be watched: the broker's exchange, or one inside this process.
         self.exchange: Exchange = exchange or MemoryExchange()
-        self.recovery = Recovery(self.plane, sql, self.name)
+        self.recovery = Recovery(self.plane, sql, self.name, self._stores)
         looks: list[Look] = [self.recovery.look, self.rules.look, self.history.look]
         self._health = StationHealth(self.plane, facts, sql, self.control, looks)
         discover()
@@ -148,6 +149,22 @@ class Station:
             await asyncio.gather(keeping, return_exceptions=True)
             for watch in watches:
                 watch.cancel()
+
+    def _stores(self) -> Rooms:
+        """What recovery puts things back with."""
+        from tradewind.recovery.restorer import Rooms
+
+        return Rooms(
+            channels=self.points.channels,
+            models=self.points.models,
+            rules=self.rules.rules,
+            alarms=self.rules.alarms,
+            notify=self.rules.notify,
+            history=self.history.store,
+            schedules=self.schedules,
+            control=self.control,
+            flows=self.flows,
+        )
 
     async def health(self) -> dict[str, Any]:
         """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""

@@ -22,6 +22,8 @@ from tradewind.flows.known_types import KnownTypes
 from tradewind.flows.node_registry import node_types
 from tradewind.flows.plane import FlowPlane
 from tradewind.flows.store import FlowStore
+from tradewind.recovery.restorer import Rooms
+from tradewind.recovery.service import Recovery
 from tradewind.redis.connection import open_link, translated
 from tradewind.settings import (
     ApiSettings,
@@ -74,8 +76,15 @@ class SmallStation:
         self.points = PointRoom(plane.link, plane.all_settings)
         self.history = HistoryRoom(self.points)
         self.rules = RuleRoom(self.points, sql, self.history.sink)
+        self.recovery = Recovery(plane, sql, self.name, self._stores)
         self.reported = ""
         self.health_calls = 0
+
+    def _stores(self) -> Rooms:
+        return Rooms(
+            self.points.channels, self.points.models, self.rules.rules, self.rules.alarms, self.rules.notify,
+            self.history.store, self.schedules, self.control, self.flows,
+        )  # fmt: skip
 
     async def health(self) -> dict[str, Any]:
         self.health_calls += 1

@@ -41,6 +41,18 @@ async def test_a_write_that_fails_leaves_nothing(url: str) -> None:
     await sql.close()
 
 
+async def test_the_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """It has copies of definitions with their secrets."""
+    sql = await open_sql("", tmp_path)
+    async with sql.write("test") as connection:
+        await connection.execute(text("INSERT INTO task_tags (task_id, tag, finished_ms) VALUES ('a', 'b', 1)"))
+    modes = {
+        path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("tradewind.db*") if path.suffix != ".lock"
+    }
+    assert "tradewind.db-wal" in modes and set(modes.values()) == {0}
+    await sql.close()
+
+
 async def test_an_empty_url_is_a_wal_file_in_the_data_folder(tmp_path: Path) -> None:
     sql = await open_sql("", tmp_path / "new" / "data")
     await sql.ping()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,15 @@ class AlarmStore:
         """The condition is over: the alarm is resolved, a latched one only marked. Its id, `` if none is open."""
         reply = await self._run("alarm_clear", [self.plane.keys.alarm_open()], [rule_id, source, actual])
         return str(reply[0].decode())
+
+    async def restore(self, records: Sequence[Mapping[str, str]]) -> list[int]:
+        """Bring open alarms back, each the fields of its hash, with ids, counts and acknowledgements as they were. Per
+        alarm 1; 0 when it, or another one of its rule and source, is there; -1 when it is no open alarm."""
+        found: list[int] = []
+        for start in range(0, len(records), CHUNK):
+            some = [codec.encode(dict(record)) for record in records[start : start + CHUNK]]
+            found += map(int, await self._run("alarm_restore", [self.plane.keys.alarm_open()], some))
+        return found
 
     async def end_rule(self, rule_id: str, word: str) -> int:
         """The rule was `disabled` or `deleted`: its open alarms are marked so and resolved; how many."""

@@ -41,6 +41,7 @@ from tradewind.api.point_room import PointServices
 from tradewind.api.points import PointRoutes
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.queues import QueueRoutes
+from tradewind.api.recovery import RecoveryRoutes, RecoveryService
 from tradewind.api.routing import Endpoint
 from tradewind.api.rule_backtest import BacktestRoutes
 from tradewind.api.rule_groups import RuleGroupRoutes
@@ -86,6 +87,8 @@ class ApiStation(Protocol):
     def rules(self) -> RuleServices: ...
     @property
     def history(self) -> HistoryServices: ...
+    @property
+    def recovery(self) -> RecoveryService: ...
 
     async def health(self) -> dict[str, Any]:
         """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
@@ -150,6 +153,7 @@ def create_app(station: ApiStation) -> FastAPI:
         *NotificationRoutes(rules, max_body).endpoints(),
         *HistoryRoutes(station.history, max_body).endpoints(),
         *HistoryFileRoutes(station.history, max_body).endpoints(),
+        *RecoveryRoutes(station.recovery, max_body).endpoints(),
         node_types_endpoint(flows),
         events_endpoint(snapshots),
         health_endpoint(station.health, station.version),

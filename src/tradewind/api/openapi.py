@@ -13,6 +13,7 @@ from tradewind.api.alarm_schemas import ALARM_SCHEMAS
 from tradewind.api.flow_schemas import FLOW_SCHEMAS
 from tradewind.api.history_schemas import HISTORY_SCHEMAS
 from tradewind.api.point_schemas import POINT_SCHEMAS
+from tradewind.api.recovery_schemas import RECOVERY_SCHEMAS
 from tradewind.api.routing import Endpoint
 from tradewind.api.rule_schemas import RULE_SCHEMAS
 from tradewind.api.schema_parts import ref
@@ -39,6 +40,7 @@ def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
             for endpoint in endpoints:
                 paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
             schemas = {**SCHEMAS, **FLOW_SCHEMAS, **POINT_SCHEMAS, **RULE_SCHEMAS, **ALARM_SCHEMAS, **HISTORY_SCHEMAS}
+            schemas |= RECOVERY_SCHEMAS
             found.setdefault("components", {}).setdefault("schemas", {}).update(schemas)
             app.openapi_schema = found
         return app.openapi_schema

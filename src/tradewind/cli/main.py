@@ -30,6 +30,7 @@ from tradewind.cli import (
     notify,
     point,
     queue,
+    restore,
     rule,
     rule_group,
     schedule,
@@ -67,6 +68,7 @@ app.command("init")(init.init)
 app.command("up")(station.up)
 app.command("run")(station.run)
 app.command("apply")(apply.apply)
+app.command("restore")(restore.restore)
 app.command("status")(status.status)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

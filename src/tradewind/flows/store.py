@@ -172,6 +172,11 @@ class FlowStore:
             )
         return status, [int(n) for n in reply[2:]]
 
+    async def restore(self, flow_id: str, *, last_cycle: int, status: str, created_at: str) -> bool:
+        """Give a flow that was registered just now its past: no cycle number comes twice. False: it has moved on."""
+        args: list[Arg] = [last_cycle, status, created_at]
+        return bool(await self.plane.scripts.run("flow_restore", [self.plane.keys.flow(flow_id)], args))
+
     async def delete_some(self, flow_id: str) -> tuple[bool, int]:
         """One step of deleting: (all gone, cycles that still run)."""
         keys = self.plane.keys

@@ -568,6 +568,22 @@ class Keys:
         """string; JSON station, since_ms, by: Redis has lost the data of that station. Until they are restored, or the loss is accepted. StationWatch."""
         return f"{self.p}station:loss"
 
+    def station_restore(self) -> str:
+        """string; JSON by, state, kind, done, total, started_ms, ended_ms, result: the last restore, or the one under way. Until the next. RestoreRun."""
+        return f"{self.p}station:restore"
+
+    def station_restoring(self) -> str:
+        """string; token of the process that restores: two never do so at once. 30 s, renewed. restore_hold."""
+        return f"{self.p}station:restoring"
+
+    def station_keeper(self) -> str:
+        """string; id of the process that copies definitions to SQL. 10 s, renewed. Leadership."""
+        return f"{self.p}station:keeper"
+
+    def station_epoch(self) -> str:
+        """string; counts the terms of station:keeper. No TTL. Leadership."""
+        return f"{self.p}station:epoch"
+
     # notifications
 
     def notify_policy(self) -> str:

@@ -50,6 +50,7 @@ def migrate_sqlite(path: Path) -> None:
     )
     # BEGIN IMMEDIATE alone is not enough: several processes switching a new file to WAL fail with "locked" at once.
     with _alembic, _file_lock(path.with_name(f"{path.name}.lock")):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds secrets of definitions
         with closing(sqlite3.connect(path, timeout=LOCK_WAIT_S)) as raw:
             raw.execute("PRAGMA journal_mode=WAL")
         with engine.begin() as connection:

@@ -8,6 +8,7 @@
 --   (true: only an operator resolves it), escalate_ms, notify (list of targets), inhibited_by (list of rule ids), nonce (a
 --   repeat with the same nonce within 5 minutes changes nothing). Level, category and lengths are checked by the caller.
 -- alarm_clear(ctx, rule_id, source, actual, now) → id, or false when none is open. now may be nil.
+-- alarm_restore(ctx, h) → 1, or 0 when it, or another one of its rule and source, is there; -1 when h is no whole open record.
 -- alarm_end_rule(ctx, rule_id, word) → how many open alarms of a rule that is 'disabled' or 'deleted' were marked and resolved.
 -- alarm_read(ctx, id) → the hash as a table; nil when there is none, or only a part of one (somebody's hand in redis-cli).
 -- alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other transition that the caller has found legal; h is what
@@ -18,7 +19,7 @@
 -- alarm:realtime, alarm:open, alarm:order:, alarm:rule:, alarm:effects:, alarm:timers, alarm:recent, alarm:figures,
 -- alarm:talkers, alarm:nonce:, alarm:journal, notify:outbox, notify:figures, station:cursors.
 local alarm_raise, alarm_clear, alarm_end_rule, alarm_read, alarm_move, alarm_release, alarm_flood, alarm_places
-local alarm_context, alarm_iso, notify_put
+local alarm_context, alarm_iso, alarm_restore, notify_put
 do
   local PRIORITY = { Critical = '5', High = '4', Medium = '3', Low = '2', Info = '1' }
   local OPEN = { New = true, Acknowledged = true, Escalated = true, Suppressed = true }
@@ -386,6 +387,20 @@ do
       alarm_move(ctx, h, 'Resolved', 'cleared', '', 'condition cleared', set)
     end
     return id
+  end
+
+  -- Bring a record back as it was; the journal says so, nobody is notified: they were, when it was raised.
+  alarm_restore = function(ctx, h)
+    local A = ctx.prefix .. 'alarm:'
+    if not is_whole(h) or not OPEN[h.status] then return -1 end
+    local places = alarm_places(ctx, h)
+    if redis.call('EXISTS', A .. h.id) == 1 or redis.call('HEXISTS', A .. 'open', places.slot) == 1 then return 0 end
+    local flat = {}
+    for name, value in pairs(h) do flat[#flat + 1] = name flat[#flat + 1] = value end
+    redis.call('HSET', A .. h.id, unpack(flat))
+    reindex(ctx, h.id, nil, places, h.first_seen)
+    tell(ctx, h, h.status, 'restored', '', 'from the copy in SQL', true)
+    return 1
   end
 
   alarm_end_rule = function(ctx, rule_id, word)
