@@ -321,3 +321,53 @@ async def test_a_closed_exchange_refuses(exchange: Exchange, name: str) -> None:
         with pytest.raises(Unavailable):
             await call
     await exchange.open()  # for the end of the test
+
+
+async def test_a_direct_message_reaches_one_queue_behind_what_was_published_before(
+    exchange: Exchange, name: str
+) -> None:
+    first, second = f"{name}.1", f"{name}.2"
+    await exchange.declare_many({first: [name, first], second: [name, first]})
+    inboxes = [Inbox(), Inbox()]
+    await exchange.publish([note(name, b"to both"), note(first, b"only the first", is_direct=True)])
+    for queue, inbox in zip((first, second), inboxes, strict=True):
+        await exchange.consume(queue, inbox)
+    assert [d.body for d in [await inboxes[0].next(), await inboxes[0].next()]] == [b"to both", b"only the first"]
+    await exchange.publish([note(name, b"more")])
+    assert [d.body for d in [await inboxes[1].next(), await inboxes[1].next()]] == [b"to both", b"more"]
+    with pytest.raises(Unroutable):
+        await exchange.publish([note(f"{name}.3", is_direct=True)])
+
+
+async def test_a_consumer_knows_what_it_has_not_settled(exchange: Exchange, name: str) -> None:
+    """What it handles, and what it gave back, until that has come again and is done."""
+    await exchange.declare_queue(name, [name])
+    calls: list[str] = []
+    gate = asyncio.Event()
+
+    async def handler(delivery: Delivery) -> None:
+        calls.append(delivery.message_id)
+        if delivery.message_id == "bad" and calls.count("bad") == 1:
+            raise ValueError("once")
+        if delivery.message_id == "held":
+            await gate.wait()
+
+    consumer = await exchange.consume(name, handler, prefetch=3)
+    await exchange.publish([note(name, message_id=word) for word in ("bad", "held", "good")])
+    await until(lambda: "good" in calls)
+    assert {"bad", "held"} <= consumer.unsettled or calls.count("bad") == 2
+    await until(lambda: calls.count("bad") == 2 and consumer.unsettled == {"held"})
+    gate.set()
+    await until(lambda: not consumer.unsettled)
+
+
+async def test_consumers_of_a_queue_are_counted(exchange: Exchange, name: str) -> None:
+    await exchange.declare_queue(name, [name])
+    assert await exchange.consumers(name) == 0
+    first = await exchange.consume(name, Inbox())
+    second = await exchange.consume(name, Inbox())
+    assert (first.others, second.others, await exchange.consumers(name)) == (0, 1, 2)
+    await first.cancel()
+    assert await exchange.consumers(name) == 1
+    with pytest.raises(NotFound):
+        await exchange.consumers(f"{name}.none")

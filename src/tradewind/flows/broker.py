@@ -13,13 +13,13 @@ import time
 import structlog
 
 from tradewind.errors import NotFound, Unavailable
-from tradewind.flows.courier import send, signal_message, ttl_of
+from tradewind.flows.courier import queues_of, send, signal_message, tombstone_message, ttl_of
 from tradewind.flows.plan import Plan
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
-from tradewind.signals.exchange import Exchange
-from tradewind.signals.routing import SignalKey, node_binding, parse_key, queue_name, stop_key
+from tradewind.signals.exchange import Exchange, Message
+from tradewind.signals.routing import SignalKey, parse_key, queue_name
 
 log = structlog.get_logger(__name__)
 #: Signals that a worker has not confirmed for so long are sent again.
@@ -78,7 +78,7 @@ class BrokerKeeper:
                     plan = await self._plan(flow_id, int(cycle))
                     if plan is not None:
                         nodes[name] = " ".join(plan.nodes)
-                        queues |= queues_of(plan, int(cycle))
+                        queues |= queues_of(plan, int(cycle), plan.nodes)
                 await self._let_go(some, nodes, queues, workers)
 
     async def _let_go(
@@ -131,7 +131,7 @@ class BrokerKeeper:
                 some.append(name := ended.pop(0))
                 flow_id, _, cycle = name.rpartition(":")
                 queues += _queue_names(name, declared[name])
-                pipe.delete(keys.cycle_unsent(flow_id, int(cycle)))
+                pipe.delete(keys.cycle_unsent(flow_id, int(cycle)), keys.cycle_sent(flow_id, int(cycle)))
             pipe.hdel(keys.flows_queues(), *some)
             pipe.zrem(keys.flows_unsent(), *some)
             await self.exchange.delete_queues(queues)
@@ -153,26 +153,42 @@ class BrokerKeeper:
             await self._host({name: random.choice(workers) for name in lost})
 
     async def resend(self) -> None:
-        """Publish what a worker committed but did not see confirmed."""
+        """Publish what has no worker to send it (score 0), and what a worker committed but did not see confirmed."""
         keys, client, now = self.plane.keys, self.plane.tasks.redis, self.plane.clock.now_ms()
         with translated():
-            names = await client.zrange(keys.flows_unsent(), "-inf", now - RESEND_MS, byscore=True, offset=0, num=BATCH)
-        for raw in names:
+            names = await client.zrange(
+                keys.flows_unsent(), "-inf", now - RESEND_MS, byscore=True, offset=0, num=BATCH, withscores=True
+            )
+        batch: list[tuple[Message, SignalKey | None]] = []
+        for raw, since in names:
             flow_id, _, number = raw.decode().rpartition(":")
             cycle = int(number)
             plan = await self._plan(flow_id, cycle)
             with translated():
+                sent = await client.smembers(
+                    keys.cycle_sent(flow_id, cycle)
+                )  # first: what is added later is sent twice
                 left = await client.hgetall(keys.cycle_unsent(flow_id, cycle))
-                if plan is None or not left:
+                if plan is None:
                     await client.zrem(keys.flows_unsent(), raw)
                     continue
+            some = [(field, body) for field, body in left.items() if field not in sent]
+            if not some:
+                names_of = [keys.cycle_unsent(flow_id, cycle), keys.flows_unsent(), keys.cycle_sent(flow_id, cycle)]
+                await self.plane.scripts.run("signal_sent", names_of, [raw])  # off the list, unless there is more now
+                continue
             ttl_ms = ttl_of(plan, self.plane.settings.cycle_timeout_s)
-            batch = []
-            for field, body in left.items():
+            if since:
+                log.warning("signals are sent again", flow=flow_id, cycle=cycle, signals=len(some))
+            for field, body in some:
                 key = parse_key(field.decode())
                 if isinstance(key, SignalKey):
-                    batch.append((signal_message(key, body, ttl_ms), key))
-            log.warning("signals are sent again", flow=flow_id, cycle=cycle, signals=len(batch))
+                    is_tombstone = body.startswith(b"!")
+                    message = (
+                        tombstone_message(key, body.decode()) if is_tombstone else signal_message(key, body, ttl_ms)
+                    )
+                    batch.append((message, key))
+        if batch:
             await send(self.exchange, self.store, batch)
 
     async def _host(self, hosts: dict[str, str]) -> None:
@@ -206,13 +222,3 @@ class BrokerKeeper:
 def _queue_names(name: str, nodes: str) -> list[str]:
     flow_id, _, cycle = name.rpartition(":")
     return [queue_name(flow_id, int(cycle), node) for node in nodes.split()]
-
-
-def queues_of(plan: Plan, cycle: int) -> dict[str, list[str]]:
-    """The seed's queue and bindings of every node of a cycle."""
-    flow_id = plan.spec.id
-    stop = stop_key(flow_id, cycle)
-    return {
-        queue_name(flow_id, cycle, name): [node_binding(flow_id, node.component, cycle, name), stop]
-        for name, node in plan.nodes.items()
-    }

@@ -6,19 +6,21 @@ Over the broker a signal stays in `…:unsent` until it is confirmed; what a dea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import structlog
 
-from tradewind.errors import TradewindError, Unavailable
+from tradewind.errors import NotFound, TradewindError, Unavailable
 from tradewind.flows.node_start import Follow
 from tradewind.flows.plan import Plan
 from tradewind.flows.store import FlowStore
 from tradewind.ids import new_id
+from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
-from tradewind.signals.exchange import Exchange, Message, Refused, Unroutable
+from tradewind.signals.exchange import Delivery, Exchange, Message, Refused, Unroutable
 from tradewind.signals.memory import MemoryExchange
-from tradewind.signals.routing import SignalKey, StopKey, signal_key, stop_key
+from tradewind.signals.routing import SignalKey, StopKey, node_binding, queue_name, signal_key, stop_key
 from tradewind.signals.signal import SignalType, encode, new_signal
 
 log = structlog.get_logger(__name__)
@@ -27,6 +29,7 @@ RETRY_S = 0.5
 REFUSED_S = 0.05
 #: Batches under way to the broker.
 AT_ONCE = 16
+_FIELDS = SignalKey.__struct_fields__
 
 
 def plain_key(k: SignalKey) -> str:
@@ -69,6 +72,35 @@ def keys_of(plan: Plan, follow: Follow) -> list[tuple[SignalKey, bytes]]:
         for wire in node.out
         if wire.handle in follow.outputs
     ]
+
+
+#: Tombstones that travel have ids that begin so, to tell them from signals.
+TOMBSTONE = "tombstone-"
+
+
+def tombstone_message(key: SignalKey, kind: str) -> Message:
+    """Says that nothing (more) comes over an edge. Straight to the target's queue: nobody else is told, and whatever
+    was published to that queue before stands before it."""
+    return Message(
+        routing_key=queue_name(key.flow, key.cycle, key.target),
+        body=b"null",
+        headers={**key.headers(), "tombstone": kind},
+        message_id=TOMBSTONE + new_id(),
+        is_direct=True,
+    )
+
+
+def read_tombstone(delivery: Delivery) -> tuple[SignalKey, str] | None:
+    """The edge and the kind (`!skipped`, `!failed`) of a message of `tombstone_message`; None for any other."""
+    kind = delivery.headers.get("tombstone")
+    if kind not in ("!skipped", "!failed") or delivery.routing_key != delivery.queue:
+        return None
+    names = SignalKey("", 0, 0, "", "", "", "").headers()
+    try:
+        values = {field: delivery.headers.get(name) for field, name in zip(_FIELDS, names, strict=True)}
+        return msgspec.convert(values, SignalKey), kind
+    except msgspec.ValidationError:
+        return None
 
 
 def stop_message(plan: Plan, follow: Follow, reason: str, scope: str) -> Message:
@@ -166,8 +198,9 @@ async def send(
     refused: set[str] = set()
     try:
         await exchange.publish([message for message, _ in batch])
-    except Unroutable as error:  # the queues of a cycle that has ended
-        log.info("signals found no queue; their cycle has ended", signals=len(error.messages))
+    except Unroutable as error:  # the queues of a cycle that has ended, or that somebody deleted
+        lost = {message.message_id for message in error.messages}
+        refused = await _restore_lost(exchange, store, [item for item in batch if item[0].message_id in lost])
     except Refused as error:
         log.warning("signals wait for room in their queues", signals=len(error.messages))
         refused = {message.message_id for message in error.messages}
@@ -179,6 +212,57 @@ async def send(
     for (flow_id, cycle), sent in by_cycle.items():
         args: list[Arg] = [f"{flow_id}:{cycle}", *sent]
         await plane.scripts.run(
-            "signal_sent", [plane.keys.cycle_unsent(flow_id, cycle), plane.keys.flows_unsent()], args
+            "signal_sent",
+            [plane.keys.cycle_unsent(flow_id, cycle), plane.keys.flows_unsent(), plane.keys.cycle_sent(flow_id, cycle)],
+            args,
         )
     return [item for item in batch if item[0].message_id in refused]
+
+
+async def _restore_lost(
+    exchange: Exchange, store: FlowStore, batch: Sequence[tuple[Message, SignalKey | None]]
+) -> set[str]:
+    """Signals that found no queue: the ids of those whose cycle runs. Their queues stand again."""
+    by_cycle: dict[tuple[str, int], list[tuple[Message, SignalKey]]] = {}
+    for message, key in batch:
+        if key is not None:
+            by_cycle.setdefault((key.flow, key.cycle), []).append((message, key))
+    again: set[str] = set()
+    for (flow_id, cycle), items in by_cycle.items():
+        if await restore_queues(exchange, store, flow_id, cycle, {key.target for _, key in items}):
+            again |= {message.message_id for message, _ in items}
+        else:
+            log.info("signals found no queue; their cycle has ended", flow=flow_id, cycle=cycle, signals=len(items))
+    return again
+
+
+def queues_of(plan: Plan, cycle: int, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """The protocol's queue and bindings of each of these nodes in a cycle."""
+    flow_id = plan.spec.id
+    stop = stop_key(flow_id, cycle)
+    return {
+        queue_name(flow_id, cycle, name): [node_binding(flow_id, plan.nodes[name].component, cycle, name), stop]
+        for name in nodes
+    }
+
+
+async def restore_queues(exchange: Exchange, store: FlowStore, flow_id: str, cycle: int, nodes: Iterable[str]) -> bool:
+    """Declare the queues of these nodes again, and send again what was sent to them and has not arrived.
+
+    False: the cycle does not run. Raises Unavailable.
+    """
+    plane = store.plane
+    with translated():
+        version, status = await plane.tasks.redis.hmget(plane.keys.cycle(flow_id, cycle), "version", "status")
+    if version is None or status != b"running":
+        return False
+    try:
+        plan = await store.plan(flow_id, version.decode())
+    except NotFound:
+        return False
+    known = [node for node in nodes if node in plan.nodes]
+    await exchange.declare_many(queues_of(plan, cycle, known))
+    args: list[Arg] = [*plane.head(), flow_id, cycle, plane.outbox_max, *known]
+    again = await plane.scripts.run("signal_resend", [plane.keys.cycle_sent(flow_id, cycle)], args)
+    log.warning("queues were lost on the broker and stand again", flow=flow_id, cycle=cycle, nodes=known, again=again)
+    return bool(again >= 0)

@@ -6,14 +6,16 @@ What becomes ready by it is this worker's to run, as far as it has room.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
 from tradewind.errors import Invalid, NotFound, Unavailable
+from tradewind.flows.courier import TOMBSTONE, read_tombstone, restore_queues
 from tradewind.flows.host import taken_nodes
-from tradewind.flows.plan import Plan
+from tradewind.flows.plan import Plan, edge_key
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -26,6 +28,8 @@ log = structlog.get_logger(__name__)
 LOOK_S = 1.0
 #: Cycles, and queues of each, that are taken up side by side.
 AT_ONCE = 50
+#: So long a tombstone waits for other consumers of its queue to go: a lost one is noticed by the broker within 30 s.
+OTHERS_S = 60.0
 
 
 class SignalHost:
@@ -45,6 +49,9 @@ class SignalHost:
         self._worker = worker
         self._start = start
         self._hosted: dict[str, list[Consumer]] = {}
+        #: By queue; and since when (monotonic seconds) a tombstone waits for what others hold of it.
+        self._consumers: dict[str, Consumer] = {}
+        self._waits: dict[str, float] = {}
 
     async def run(self) -> None:
         try:
@@ -70,9 +77,12 @@ class SignalHost:
         with translated():
             hosts = await self.plane.tasks.redis.hgetall(self.plane.keys.flows_hosts())
         mine = {name.decode() for name, worker in hosts.items() if worker == me}
-        ended = {name for name, consumers in self._hosted.items() if any(c.is_ended for c in consumers)}
-        for name in (set(self._hosted) - mine) | ended:  # ended: a new flow may have the name of a deleted one
+        lost = {name: [c.queue for c in consumers if c.is_ended] for name, consumers in self._hosted.items()}
+        lost = {name: queues for name, queues in lost.items() if queues}
+        for name in (set(self._hosted) - mine) | lost.keys():  # lost: a new flow may have the name of a deleted one
             await self._leave(name)
+        for name in lost.keys() & mine:
+            await self._restore(name, lost[name])
         new = sorted(mine - set(self._hosted))
         for start in range(0, len(new), AT_ONCE):
             results = await asyncio.gather(
@@ -99,11 +109,15 @@ class SignalHost:
             await self.arrive(plan, cycle, delivery)
 
         async def consume(node: str) -> None:
+            queue = queue_name(flow_id, cycle, node)
             try:
-                consumer = await self.exchange.consume(queue_name(flow_id, cycle, node), handle, prefetch)
-            except NotFound:  # the cycle has ended meanwhile
-                return
+                consumer = await self.exchange.consume(queue, handle, prefetch)
+            except NotFound:
+                if not await self._restore(name, [queue]):  # the cycle has ended meanwhile
+                    return
+                consumer = await self.exchange.consume(queue, handle, prefetch)
             self._hosted[name].append(consumer)
+            self._consumers[queue] = consumer
 
         nodes = list(plan.nodes)
         try:
@@ -116,10 +130,23 @@ class SignalHost:
 
     async def _leave(self, name: str) -> None:
         for consumer in self._hosted.pop(name, []):
+            self._consumers.pop(consumer.queue, None)
+            self._waits.pop(consumer.queue, None)
             await consumer.cancel()
+
+    async def _restore(self, name: str, queues: list[str]) -> bool:
+        """Queues of a cycle that we consume are gone: they stand again afterwards, unless the cycle has ended."""
+        flow_id, _, cycle = name.rpartition(":")
+        head = len(queue_name(flow_id, int(cycle), "x")) - 1
+        nodes = [queue[head:] for queue in queues]
+        return await restore_queues(self.exchange, self.store, flow_id, int(cycle), nodes)
 
     async def arrive(self, plan: Plan, cycle: int, delivery: Delivery) -> None:
         """Let a message arrive. What is for no node or handle of this cycle is dropped with a warning."""
+        if (tombstone := read_tombstone(delivery)) is not None:
+            await self._await_turn(delivery)
+            await self._arrive_tombstone(plan, cycle, *tombstone)
+            return
         key = read_key(delivery.routing_key, delivery.headers)
         try:
             signal = decode(delivery.body, message_id=delivery.message_id)
@@ -133,10 +160,39 @@ class SignalHost:
         if not found:
             log.warning("a signal is for no handle of this cycle and is dropped", key=delivery.routing_key)
             return
+        await self._let_arrive(plan.spec.id, cycle, found)
+
+    async def _await_turn(self, delivery: Delivery) -> None:
+        """Return when everything that was published to the queue before this tombstone has arrived; else raise
+        Unavailable, and the tombstone goes back to its place behind that.
+
+        Before it may be: what this worker handles side by side (prefetch above 1) or gave back, and what another
+        consumer holds: one that was lost or has left, whose messages come back when the broker notices.
+        """
+        queue = delivery.queue
+        consumer = self._consumers.get(queue)
+        if consumer is None:
+            raise Unavailable(f"{queue} is only just consumed", hint="the tombstone comes again")
+        if any(not name.startswith(TOMBSTONE) for name in consumer.unsettled):
+            raise Unavailable(f"signals of {queue} are on their way", hint="the tombstone comes again behind them")
+        if consumer.others:
+            since = self._waits.setdefault(queue, time.monotonic())
+            if await self.exchange.consumers(queue) <= 1 or time.monotonic() - since > OTHERS_S:
+                consumer.others = 0  # what they held is in the queue again, before this tombstone once it is back there
+            raise Unavailable(f"another consumer of {queue} may hold signals", hint="the tombstone comes again")
+
+    async def _arrive_tombstone(self, plan: Plan, cycle: int, key: SignalKey, kind: str) -> None:
+        node = plan.nodes.get(key.target)
+        if node is None or (key.flow, key.cycle) != (plan.spec.id, cycle):
+            return
+        edge = edge_key(key.source, key.source_handle, key.target_handle)
+        if edge in node.waits_for():
+            await self._let_arrive(plan.spec.id, cycle, [(node.id, kind.encode(), False, [edge])])
+
+    async def _let_arrive(self, flow_id: str, cycle: int, found: list[tuple[str, bytes, bool, list[str]]]) -> None:
         worker, capacity = self._worker()
         keys = self.plane.keys
         args: list[Arg] = [*self.plane.head(), worker.id, worker.generation, capacity, self.plane.outbox_max]
-        flow_id = plan.spec.id
         for node_id, body, is_foreign, edges in found:
             args += [flow_id, cycle, node_id, body, int(is_foreign), len(edges), *edges]
         names = [keys.worker(worker.id), keys.worker_inflight(worker.id), keys.worker_queue(worker.id)]

@@ -209,8 +209,12 @@ class Keys:
         return f"{self.p}flow:{flow_id}:cycle:{cycle}:in:{node_id}"
 
     def cycle_unsent(self, flow_id: str, cycle: int) -> str:
-        """hash; routing key → signal as JSON that the broker has not confirmed yet. Until it has. node_commit, signal_sent."""
+        """hash; routing key → signal as JSON, or a tombstone, that travels over the broker. Until it has arrived. node_commit, node_settle, signal_arrive."""
         return f"{self.p}flow:{flow_id}:cycle:{cycle}:unsent"
+
+    def cycle_sent(self, flow_id: str, cycle: int) -> str:
+        """set; those routing keys of `…:unsent` that the broker has confirmed. Until they have arrived. signal_sent, signal_arrive, signal_resend."""
+        return f"{self.p}flow:{flow_id}:cycle:{cycle}:sent"
 
     def flows_unsent(self) -> str:
         """zset; `{flow}:{cycle}` of cycles with unconfirmed signals; score = ms since when. Until they are confirmed. node_commit, signal_sent."""

@@ -118,6 +118,11 @@ class AmqpExchange(Exchange):
             raise
         return consumer
 
+    async def consumers(self, queue: str) -> int:
+        check_length(queue)
+        async with self._translated():
+            return await (await self._live(self._answer_s)).count_consumers(queue)
+
     async def _subscribe(self, consumer: Subscription, link: AmqpLink) -> None:
         tag = f"tradewind.{new_id()}"
 
@@ -128,6 +133,7 @@ class AmqpExchange(Exchange):
             else:
                 consumer.start(_delivery(message, consumer.queue), settle)
 
+        consumer.others = await link.count_consumers(consumer.queue)
         await link.consume(consumer.queue, take, consumer.prefetch, tag)
         self._tags[consumer] = link, tag
         if consumer.is_ended:  # cancelled meanwhile

@@ -133,7 +133,7 @@ class AmqpLink:
                 properties.expiration = str(message.expiration_ms)
             await self._publisher.basic_publish(
                 message.body,
-                exchange=EXCHANGE,
+                exchange="" if message.is_direct else EXCHANGE,
                 routing_key=message.routing_key,
                 properties=properties,
                 mandatory=message.mandatory,
@@ -170,18 +170,27 @@ class AmqpLink:
 
         await self._administer(list(names), delete)
 
+    async def count_consumers(self, queue: str) -> int:
+        """Raises one of TROUBLE, or NotFound."""
+        found = 0
+
+        async def look(channel: Channel, names: Sequence[str]) -> None:
+            nonlocal found
+            found = (await channel.queue_declare(queue, passive=True)).consumer_count or 0
+
+        try:
+            await self._administer([queue], look)
+        except ChannelNotFoundEntity as error:
+            raise NotFound(f"no queue {queue}", code="no_queue", hint="declare it first") from error
+        return found
+
     async def consume(
         self, queue: str, callback: Callable[[DeliveredMessage], Coroutine[Any, Any, None]], prefetch: int, tag: str
     ) -> None:
-        """Raises one of TROUBLE, or NotFound."""
+        """`count_consumers` has found the queue: a refusal here would close a channel that others use.
 
-        async def look(channel: Channel, names: Sequence[str]) -> None:
-            await channel.queue_declare(queue, passive=True)
-
-        try:
-            await self._administer([queue], look)  # the refusal would otherwise close a channel that others use
-        except ChannelNotFoundEntity as error:
-            raise NotFound(f"no queue {queue}", code="no_queue", hint="declare it first") from error
+        Raises one of TROUBLE.
+        """
         async with asyncio.timeout(self._answer_s):
             async with self._consume_lock:
                 channel = self._consuming.get(prefetch)

@@ -17,6 +17,7 @@ from tradewind.errors import Conflict, Unavailable
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
     """What is published. `expiration_ms`: not delivered after so long in a queue. `mandatory`: no queue is an error.
+    `is_direct`: the routing key is the name of a queue, and no other queue gets it.
 
     `message_id` names the message, not the signal: one signal to two handles is two messages.
     """
@@ -27,6 +28,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     expiration_ms: int | None = None
     mandatory: bool = True
     message_id: str = ""
+    is_direct: bool = False
 
 
 class Delivery(Message, frozen=True, kw_only=True):
@@ -67,6 +69,13 @@ class Consumer(ABC):
     """One subscription to a queue. It goes on after a lost connection, and ends when its queue is deleted."""
 
     queue: str
+    #: How many others consumed the queue when this one came: they may hold messages that are older than what it gets.
+    others: int = 0
+
+    @property
+    @abstractmethod
+    def unsettled(self) -> set[str]:
+        """The ids (without one, a hash) of messages that it holds, or gave back and has not settled since."""
 
     @property
     @abstractmethod
@@ -139,3 +148,7 @@ class Exchange(ABC):
         place, for as long as that lasts; after any other error a few times, then it is dropped with an error in the
         log. A growing pause comes before each return. Raises NotFound when there is no such queue.
         """
+
+    @abstractmethod
+    async def consumers(self, queue: str) -> int:
+        """How many consume the queue now. Raises NotFound."""

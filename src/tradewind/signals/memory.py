@@ -129,7 +129,7 @@ class MemoryExchange(Exchange):
         self._check_open()
         for message in messages:
             check_length(message.routing_key)
-        targets = [self._tree.find(message.routing_key) for message in messages]
+        targets = [self._targets(message) for message in messages]
         for name, count in Counter(name for names in targets for name in names).items():
             queue = self._queues[name]
             if len(queue.waiting) + queue.unsettled + count > self._max_waiting:
@@ -160,9 +160,22 @@ class MemoryExchange(Exchange):
                 place.consumers.remove(consumer)
 
         consumer = Subscription(queue, handler, prefetch, self._redelivery, leave, self._consumers)
+        consumer.others = len(place.consumers)
         place.consumers.append(consumer)
         place.pump(asyncio.get_running_loop().time())
         return consumer
+
+    async def consumers(self, queue: str) -> int:
+        self._check_open()
+        if queue not in self._queues:
+            raise NotFound(f"no queue {queue}", code="no_queue", hint="declare it first")
+        return len(self._queues[queue].consumers)
+
+    def _targets(self, message: Message) -> Iterable[str]:
+        key = message.routing_key
+        if message.is_direct:
+            return [key] if key in self._queues else []
+        return self._tree.find(key)
 
     def _check_open(self) -> None:
         if not self._is_open:

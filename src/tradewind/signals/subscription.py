@@ -69,6 +69,7 @@ class Subscription(Consumer):
         self._unsubscribe, self._members = unsubscribe, members
         self._running: set[asyncio.Task[None]] = set()
         self._held = 0
+        self._in_hand: dict[object, str] = {}
         self._returns: OrderedDict[str, _Returns] = OrderedDict()
         self._is_ended = False
         members.add(self)
@@ -76,6 +77,10 @@ class Subscription(Consumer):
     @property
     def is_ended(self) -> bool:
         return self._is_ended
+
+    @property
+    def unsettled(self) -> set[str]:
+        return {*self._in_hand.values(), *self._returns}
 
     @property
     def room(self) -> int:
@@ -93,10 +98,12 @@ class Subscription(Consumer):
         self._held += 1
         task = asyncio.create_task(self._handle(delivery, settle), name=f"signal handler of {self.queue}")
         self._running.add(task)
+        self._in_hand[task] = _name(delivery)
         task.add_done_callback(self._stopped)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
+        self._in_hand.pop(task, None)
         if self._is_ended:
             self.end()
 

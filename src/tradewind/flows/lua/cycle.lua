@@ -1,6 +1,6 @@
 -- Shared by all scripts that move a cycle; goes after tasks/shared and tasks/cancel.
 -- Keys built: flow:{f}, flow:{f}:running, flow:{f}:plan:{version}, flow:{f}:cycle:{n} and its :nodes, :done,
--- :in:{node}, :out, :unsent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
+-- :in:{node}, :out, :unsent, :sent, :component:{c}:stop; node_tasks:{id}, trading_flow:node:{id}, node_tasks_list, worker_tasks:{w},
 -- flows:deadlines, flows:wake, flows:ended, metrics:cycles, flow:outbox, task:{id} and what tasks/shared names.
 -- A node's plan (msgpack): t type, k component, i inputs that are counted, r trigger rule, o out edges {handle, target, target
 -- handle, 1 if optional there}, p priority, m attempts, u timeout ms, l labels, x handles that take a signal
@@ -163,7 +163,14 @@ local function record_signals(c, node, outputs)
   end
 end
 
+-- The field of …:unsent and …:sent for one edge: the routing key before any shortening.
+local function plain_key(c, component, source, handle, target, target_handle)
+  return 'flow.' .. c.flow .. '.component.' .. component .. '.cycle.' .. c.n .. '.from.' .. source .. '.handle.' .. handle
+    .. '.to.' .. target .. '.handle.' .. target_handle
+end
+
 local unsent_since = NOW -- 0: nobody but the leader will send them
+local tombstones_travel = false -- true: over the broker, behind what a foreign worker has published itself
 -- A node ends for good: its records, its counters, and what it sends. kind: '!failed' or '!skipped', what goes over edges
 -- without a value. outputs: handle → signal as JSON. is_silent: nothing is sent, the caller ends the others itself.
 local function end_node(c, id, status, worker, start, message, outputs, kind, is_silent)
@@ -196,10 +203,9 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
     end
     for _, e in ipairs(node.o) do
       local body = outputs and outputs[e[1]]
-      if body and c.amqp then -- it travels over the broker; whoever takes over sends it again until it is confirmed
-        redis.call('HSET', c.key .. ':unsent', 'flow.' .. c.flow .. '.component.' .. node.k .. '.cycle.' .. c.n .. '.from.' .. id
-          .. '.handle.' .. e[1] .. '.to.' .. e[2] .. '.handle.' .. e[3], body)
-        redis.call('ZADD', P .. 'flows:unsent', 'NX', unsent_since, c.name)
+      if c.amqp and (body or tombstones_travel) then -- whoever takes over sends it again until it is confirmed
+        redis.call('HSET', c.key .. ':unsent', plain_key(c, node.k, id, e[1], e[2], e[3]), body or kind)
+        redis.call('ZADD', P .. 'flows:unsent', unsent_since == '0' and 'LT' or 'NX', unsent_since, c.name)
       else
         arrive(c, e[2], id .. ':' .. e[1] .. '->' .. e[3], body or kind, e[4])
       end

@@ -14,7 +14,7 @@ local function forget(flow, n, current)
       table.insert(workers[w], flow .. '_' .. n .. '_' .. lines[i])
     end
   end
-  local gone = { key, key .. ':nodes', key .. ':done', key .. ':unsent', key .. ':out' }
+  local gone = { key, key .. ':nodes', key .. ':done', key .. ':unsent', key .. ':sent', key .. ':out' }
   for _, node in ipairs(redis.call('SMEMBERS', key .. ':nodes')) do
     local tid = flow .. '_' .. n .. '_' .. node
     ids[#ids + 1] = tid
