@@ -25,6 +25,7 @@ from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
 from tradewind.flows.start_task import use_flows
 from tradewind.flows.store import FlowStore
+from tradewind.flows.terminate_watch import TerminateWatch
 from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.nodes import python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
@@ -175,7 +176,8 @@ class Station:
         keeper = BrokerKeeper(self.flow_store, self.exchange) if self.settings.signals.transport == "amqp" else None
         news = keeper.news if keeper is not None else None
         jobs: dict[str, Callable[[], Awaitable[None]]] = {
-            "flows": FlowScheduler(self.flow_store, term.id, term.epoch, news).run
+            "flows": FlowScheduler(self.flow_store, term.id, term.epoch, news).run,
+            "terminate flags": TerminateWatch(self.flow_store).run,
         }
         if keeper is not None:
             jobs["broker"] = keeper.run

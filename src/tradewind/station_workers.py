@@ -89,7 +89,9 @@ class WorkerRoom:
         workers = [self._make_one(worker_id, routed, settings.concurrency, names, host)]
         if is_amqp:
             worker = workers[0]
-            signals = SignalHost(self._exchange, self._flows, lambda: (worker.store, worker.capacity), worker.start)
+            signals = SignalHost(
+                self._exchange, self._flows, lambda: (worker.store, worker.capacity), worker.start, node_types
+            )
             worker.listeners.append(lambda verb: signals.news.set() if verb == "host" else None)
             self.jobs.append(("signal host", signals.run))
         heavy = [f.name for f in functions if f.is_cpu]

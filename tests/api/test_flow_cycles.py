@@ -155,6 +155,8 @@ async def test_a_component_is_stopped_a_node_terminated_and_an_approval_given(fl
     assert nodes["after"]["status"] == "skipped" and nodes["ask"]["status"] in ("awaiting_input", "running", "pending")
     assert await flows.error("POST", f"{at}/nodes/ask/input", 422, json={}) == "invalid_input"
     assert await flows.error("POST", f"{at}/nodes/ask/input", 422, json={"handle": "x", "value": 1}) == "invalid"
+    wrong = {"value": {"approved": "yes", "by": "ada"}}
+    assert await flows.error("POST", f"{at}/nodes/ask/input", 422, json=wrong) == "bad_decision"
     given = await flows.post(f"{at}/nodes/ask/input", {"value": {"approved": True, "by": "ada"}})
     assert given == {"flow_id": "f1", "cycle": cycle, "node_id": "ask", "accepted": True}
     ended = await flows.get(at, wait=20)

@@ -19,7 +19,7 @@ APPROVAL = """
 interval: 0
 nodes:
   - {id: order, type: constant, config: {value: 5}}
-  - {id: ask, type: approval, config: {message: "Buy?"}}
+  - {id: ask, type: approval, config: {message: "Buy?", approvers: [ann]}}
   - {id: buy, type: log, config: {message: "bought {value.request}"}}
 edges:
   - {source: order, source_handle: value, target: ask, target_handle: request}
@@ -216,11 +216,14 @@ def test_an_approval_waits_and_is_answered(cli: Cli, station: StationProcess, tm
         wait_for(is_asked, "the question", 10)
         late = cli("flow", "status", flow_id, "--watch", "--timeout", "0.3")
         assert late.code == 7
+        refused = cli("flow", "approve", flow_id, str(cycle), "ask", "--by", "eve", *answer)
+        assert refused.code == 2 and "eve may not decide" in refused.err
+        assert is_asked()
         ran = cli("flow", "approve", flow_id, str(cycle), "ask", "--by", "ann", *answer)
         assert (ran.code, ran.out) == (0, "ask: given\n")
         told = cli("flow", "status", flow_id, "--watch", "--json").json
         assert told["nodes"]["buy"]["status"] == end
-        assert cli("flow", "approve", flow_id, str(cycle), "ask").code == 5
+        assert cli("flow", "approve", flow_id, str(cycle), "ask", "--by", "ann").code == 5
 
 
 def test_what_waits_is_explained_given_and_stopped(cli: Cli, station: StationProcess, tmp_path: Path) -> None:

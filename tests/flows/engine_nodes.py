@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from tradewind.flows.node import Input, Node, Output, node
+from tradewind.flows.node import Input, Node, Output, Suspend, node
 
 
 class Stage:
@@ -204,3 +204,18 @@ class Nap(Node):
         stage.note(self)
         await asyncio.sleep(self.seconds)
         await self.a.send(1)
+
+
+@node("e_slow_ask")
+class SlowAsk(Node):
+    """Asks for `word` without waiting for it: stands at the gate, then is suspended for an hour."""
+
+    word: Input[str | None] = Input(default=None, external=True)
+    a: Output[Any]
+
+    async def execute(self) -> None:
+        stage.note(self, self.word.value)
+        await stage.gate(self.flow_id).wait()
+        if self.word.value is None:
+            raise Suspend(3600, {"asked": True})
+        await self.a.send(self.word.value)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
+from tradewind.flows import terminate_watch
+
+Make = Callable[..., Awaitable[Engine]]
 
 #: Two components: s → slow → e, and first → slow2 → other.
 NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "e": "e_note"}
@@ -150,7 +154,77 @@ async def test_a_terminate_flag_set_by_hand_stops_a_running_node(station: Engine
     ended = await station.end(flow_id, cycle)
     assert time.monotonic() - began < 3
     assert ended.states == {"slow": "terminated"}
+    assert ended.nodes["slow"]["error_message"] == "by hand"
     assert ended.status == "completed"
+
+
+FLAGS = [
+    (json.dumps({"reason": "by hand", "timestamp": "2025-10-06T10:00:00"}), "by hand"),
+    ("out of hours", "out of hours"),
+    ('"quoted"', "quoted"),
+    ("1", "1"),
+]
+
+
+@pytest.mark.parametrize(("flag", "reason"), FLAGS)
+async def test_a_terminate_flag_set_by_hand_ends_any_node(make_station: Make, flag: str, reason: str) -> None:
+    """Running, queued behind it, waiting for inputs, suspended by a delay, waiting for a person or for the outside."""
+    station = await make_station(worker__concurrency=1)
+    nodes: dict[str, Any] = {
+        "pause": ("delay", {"seconds": 600}), "ask": "approval", "slow": "e_block", "queued": "e_block",
+        "waits": "e_note", "outside": ("e_note", {}, {"external": ["x"]}),
+    }  # fmt: skip
+    flow_id = await station.register(nodes, "slow.a>waits.x")
+    cycle = await station.run(flow_id)
+    await station.node_is(flow_id, cycle, "ask", "awaiting_input")
+    await station.node_is(flow_id, cycle, "slow", "running", "pending")
+    for node in ("pause", "ask", "queued", "waits", "outside", "slow"):
+        if node == "slow":  # else what it leads to may be skipped first
+            await station.node_is(flow_id, cycle, "waits", "terminated")
+        await station.redis.set(f"{station.keys.p}trading_flow:node:{flow_id}_{cycle}_{node}:terminate", flag, ex=3600)
+    ended = await station.end(flow_id, cycle, 10)
+    assert ended.states == dict.fromkeys(nodes, "terminated")
+    assert {name: node["error_message"] for name, node in ended.nodes.items()} == dict.fromkeys(nodes, reason)
+    state = await station.hash(station.keys.node_state(f"{flow_id}_{cycle}_pause"))
+    assert (state["status"], state["error_message"]) == ("terminated", reason)
+
+
+async def test_a_terminate_flag_of_a_wrong_type_harms_nobody(station: Engine) -> None:
+    flow_id = await station.register({"slow": "e_block", "d": "e_note"}, "slow.a>d.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow")
+    await station.redis.hset(f"{station.keys.p}trading_flow:node:{flow_id}_{cycle}_slow:terminate", "a", "b")
+    await station.flows.stop_cycle(flow_id, cycle, "enough")
+    ended = await station.end(flow_id, cycle)
+    assert {n["error_message"] for n in ended.nodes.values()} == {"enough"}
+
+
+async def test_a_component_flag_set_by_hand_stops_what_is_suspended(station: Engine) -> None:
+    nodes: dict[str, Any] = {"pause": ("delay", {"seconds": 600}), "d": "e_note", "other": "e_block"}
+    flow_id = await station.register(nodes, "pause.value>d.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "other")
+    await station.redis.set(f"{station.keys.p}flow:{flow_id}:cycle:{cycle}:component:0:stop", "1", ex=3600)
+    await station.node_is(flow_id, cycle, "pause", "skipped")
+    await station.node_is(flow_id, cycle, "d", "skipped")
+    assert (await station.states(flow_id, cycle))["other"] == "running"
+    stage.gate(flow_id).set()
+    assert (await station.end(flow_id, cycle)).states["other"] == "completed"
+
+
+async def test_many_open_nodes_have_their_turn(station: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminate_watch, "KEYS_A_LOOK", 7)
+    watch = terminate_watch.TerminateWatch(station.flows.store)
+    nodes: dict[str, Any] = {f"p{i:02d}": ("delay", {"seconds": 600}) for i in range(20)}
+    flow_id = await station.register(nodes)
+    cycles = [await station.run(flow_id) for _ in range(3)]
+    for cycle in cycles:
+        for node in nodes:
+            await station.redis.set(f"{station.keys.p}trading_flow:node:{flow_id}_{cycle}_{node}:terminate", "x")
+    for _ in range(40):
+        await watch.look()
+    for cycle in cycles:
+        assert set((await station.end(flow_id, cycle, 5)).states.values()) == {"terminated"}
 
 
 async def test_cancelling_the_task_of_a_node_terminates_the_node(station: Engine) -> None:

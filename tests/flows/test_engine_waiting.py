@@ -157,3 +157,32 @@ async def test_more_that_run_than_there_are_slots(make_station: Make) -> None:
     ended = await station.go(nodes, *edges)
     assert ended.status == "completed"
     assert len(ended.got("j")) == 60
+
+
+async def test_a_wrong_approver_is_refused_and_the_node_goes_on_waiting(station: Engine) -> None:
+    nodes = {"ok": ("approval", {"approvers": ["ann"]}), "yes": "e_note"}
+    flow_id = await station.register(nodes, "ok.approved>yes.x")
+    with pytest.raises(Invalid, match="refused"):
+        await station.run(flow_id, signals={"ok.decision": {"approved": True, "by": "eve"}})
+    cycle = await station.run(flow_id)
+    await station.node_is(flow_id, cycle, "ok", "awaiting_input")
+    for decision in (True, {"approved": True, "by": "eve"}, {"approved": True}, "yes", {"approved": 1}, None, [True]):
+        with pytest.raises(Invalid) as caught:
+            await station.flows.give_input(flow_id, cycle, "ok", "decision", decision)
+        assert caught.value.code in ("not_an_approver", "bad_decision")
+    assert (await station.states(flow_id, cycle))["ok"] == "awaiting_input"
+    assert await station.flows.give_input(flow_id, cycle, "ok", "decision", {"approved": True, "by": "ann"})
+    ended = await station.end(flow_id, cycle)
+    assert ended.states == {"ok": "completed", "yes": "completed"}
+
+
+async def test_a_decision_while_the_question_is_being_asked_counts(station: Engine) -> None:
+    """It comes after the node has read its inputs and before it is suspended."""
+    flow_id = await station.register({"ask": "e_slow_ask", "t": "e_note"}, "ask.a>t.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "ask")
+    assert await station.flows.give_input(flow_id, cycle, "ask", "word", "early") is True
+    stage.gate(flow_id).set()
+    ended = await station.end(flow_id, cycle)
+    assert ended.got("t") == "early"
+    assert stage.ran(flow_id) == ["ask", "ask", "t"]

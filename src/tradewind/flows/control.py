@@ -158,7 +158,22 @@ class FlowControl:
         self, flow_id: str, request: RunRequest | None = None, *, trigger: str = "manual", run_id: str = ""
     ) -> int:
         """Start a cycle now; its number. Raises NotFound, Conflict, Invalid."""
+        if request is not None and request.signals and trigger in ("manual", "webhook"):
+            await self._check_signals(flow_id, request.signals)
         return await start_cycle(self.store, flow_id, request or RunRequest(), trigger=trigger, run_id=run_id)
+
+    async def _check_signals(self, flow_id: str, signals: dict[str, Any]) -> None:
+        plan = await self.store.plan(flow_id)
+        problems: list[Problem] = []
+        for name, value in signals.items():
+            node_id, _, handle = name.partition(".")
+            if (node := plan.nodes.get(node_id)) is not None:
+                found = self.types.registry.check_input(node.spec.type, node.spec.config, handle, value)
+                problems += [Problem(p.code, f"signals.{name}{p.path.removeprefix('value')}", p.hint) for p in found]
+        if problems:
+            raise Invalid(
+                "signals are refused by their nodes", code=problems[0].code, hint="see problems", problems=problems
+            )
 
     async def run_again(self, flow_id: str, cycle: int) -> int:
         """A new cycle with what the earlier one was given."""
@@ -281,6 +296,10 @@ class FlowControl:
             hint = f"its handles that wait for a signal: {known}"
             problem = Problem("unknown_handle", "handle", hint)
             raise Invalid(f"node {node_id!r} waits for nothing on {handle!r}", hint=hint, problems=[problem])
+        problems = self.types.registry.check_input(node.spec.type, node.spec.config, handle, value)
+        if problems:
+            text = f"node {node_id!r} refuses the value for {handle!r}: {problems[0].hint}"
+            raise Invalid(text, code=problems[0].code, hint="it goes on waiting; see problems", problems=problems)
         source = ("*", "*") if edges[0].startswith(OUTSIDE) else (by, "input")
         body = encode(new_signal(value, source_node=source[0], source_handle=source[1], flow_id=flow_id, cycle=cycle))
         plane = self.store.plane

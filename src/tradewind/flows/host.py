@@ -21,7 +21,7 @@ from tradewind.flows.node_errors import NodeStopExecutionException
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.node_run import run_node
 from tradewind.flows.node_start import Follow, NodeStarts
-from tradewind.flows.plan import Plan
+from tradewind.flows.plan import OUTSIDE, Plan
 from tradewind.flows.running_node import RunningNode
 from tradewind.flows.store import FlowStore
 from tradewind.redis.scripts import Arg
@@ -74,6 +74,7 @@ class NodeExecutor:
         )
         spec = node.spec
         arrived, left = read_inputs(raw)
+        follow.seen = [OUTSIDE + a.target_handle for a in arrived if a.target_handle in node.listens]
         call = NodeCall(
             flow_id, cycle, node.component, node_id, taken.type, taken.id, taken.attempt, spec.config, spec.inputs,
             arrived, tuple(node.sources), left.get("state"), left.get("children", []),
@@ -239,6 +240,7 @@ def _commit_args(ending: Ending) -> list[Arg]:
         msgspec.msgpack.encode(_texts(follow.outputs)) if is_sent and follow.outputs else b"",
         msgspec.msgpack.encode(follow.stop) if is_sent and follow.stop else b"", state,
         follow.node.take_logs() if follow.node is not None else b"",
+        msgspec.msgpack.encode(follow.seen) if follow.suspend is not None and follow.seen else b"",
     ]  # fmt: skip
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from tradewind.errors import Problem
 from tradewind.flows.call import NodeCall, NodeHost, Stop
 from tradewind.flows.handles_sdk import DONE, Reading
@@ -65,6 +67,19 @@ class Node:
 
         `inputs`: the handles that edges feed. The path of a problem counts from the config: `expression`.
         """
+        return []
+
+    @classmethod
+    def check_input(cls, config: dict[str, Any], handle: str, value: Any) -> list[Problem]:
+        """What is wrong with a value from outside for a handle: it is refused, and the node goes on
+        waiting. By default: whether it has the handle's type."""
+        declared = next((one for one in cls.plan.inputs if one.name == handle), None) if cls.plan is not None else None
+        if declared is None or declared.read is None or declared.options.aggregate:
+            return []
+        try:
+            declared.read(value)
+        except (msgspec.ValidationError, OverflowError) as error:
+            return [Problem("bad_value", "value", f"give {declared.shown}: {error}")]
         return []
 
     @classmethod

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
-from tradewind.errors import Conflict
+from tradewind.errors import Conflict, Problem
 from tradewind.flows.node_base import Node
 from tradewind.flows.node_errors import NodeValidationException
 from tradewind.flows.spec import NodeType
@@ -40,6 +41,15 @@ class NodeRegistry:
 
     def all(self) -> Iterable[type[Node]]:
         return self._classes.values()
+
+    def check_input(self, type_name: str, config: dict[str, Any], handle: str, value: Any) -> list[Problem]:
+        """What a node of that type says about a value from outside; nothing of a type that another process has."""
+        node_class = self._classes.get(type_name)
+        try:
+            return node_class.check_input(config, handle, value) if node_class is not None else []
+        except Exception:  # noqa: BLE001 — the fence around user code; the type is in the log
+            _log.exception("check_input of node type %s failed; the value goes through", type_name)
+            return []
 
     def describe(self) -> dict[str, NodeType]:
         """What the known types offer, by name, sorted."""

@@ -18,7 +18,8 @@ AT_ONCE = 200
 class Follow(msgspec.Struct):
     """What an ended attempt of a node leaves for its commit, ready to be stored: user code has no say any more.
 
-    `outputs`: handle → signal as JSON. `suspend`: ms until it goes on, and its state as JSON.
+    `outputs`: handle → signal as JSON. `suspend`: ms until it goes on, and its state as JSON. `seen`: the
+    optional signals from outside that it was given.
     """
 
     flow_id: str
@@ -30,6 +31,7 @@ class Follow(msgspec.Struct):
     suspend: tuple[int, bytes] | None = None
     terminated: str = ""
     node: RunningNode | None = None
+    seen: list[str] = []
 
 
 class NodeStarts:

@@ -15,7 +15,8 @@ import structlog
 from tradewind.errors import Invalid, NotFound, Unavailable
 from tradewind.flows.courier import TOMBSTONE, read_tombstone, restore_queues
 from tradewind.flows.host import taken_nodes
-from tradewind.flows.plan import Plan, edge_key
+from tradewind.flows.node_registry import NodeRegistry
+from tradewind.flows.plan import OUTSIDE, Plan, edge_key
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -33,7 +34,8 @@ OTHERS_S = 60.0
 
 
 class SignalHost:
-    """`worker`: the worker's store of now and how many slots it has; `start`: what begins to run taken nodes."""
+    """`worker`: the worker's store of now and how many slots it has; `start`: what begins to run taken nodes;
+    `registry`: asked whether a value from outside is fit for its node."""
 
     def __init__(
         self,
@@ -41,7 +43,9 @@ class SignalHost:
         store: FlowStore,
         worker: Callable[[], tuple[WorkerStore, int]],
         start: Callable[[list[Taken]], Awaitable[None]],
+        registry: NodeRegistry,
     ) -> None:
+        self.registry = registry
         self.exchange = exchange
         self.store = store
         self.plane = store.plane
@@ -215,6 +219,14 @@ class SignalHost:
         found = []
         for handle, payload in payloads.items():
             edges = node.edges_of(handle, key.source, key.source_handle)
+            if edges and edges[0].startswith(OUTSIDE):
+                problems = self.registry.check_input(node.spec.type, node.spec.config, handle, payload)
+                if problems:
+                    text = f"{problems[0].code}: {problems[0].hint}"
+                    log.warning(
+                        "signal_refused", flow=plan.spec.id, cycle=cycle, node=node.id, handle=handle, error=text
+                    )
+                    continue
             if edges:
                 told = Signal(
                     signal.id,

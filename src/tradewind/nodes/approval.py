@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from tradewind.errors import Problem
 from tradewind.flows.call import Suspend
 from tradewind.flows.node import Input, Node, Output, node
 from tradewind.flows.node_errors import NodeTimeoutException, NodeValidationException
@@ -41,6 +42,21 @@ class Approval(Node):
     approved: Output[dict[str, Any]] = Output(description="{request, approved, note, by} after a yes.")
     rejected: Output[dict[str, Any]] = Output(description="{request, approved, note, by} after a no.")
 
+    @classmethod
+    def check_input(cls, config: dict[str, Any], handle: str, value: Any) -> list[Problem]:
+        if handle != "decision":
+            return super().check_input(config, handle, value)
+        try:
+            decision = _read(value)
+        except msgspec.ValidationError as error:
+            return [Problem("bad_decision", "value", f"{error}: send true, false, or {{approved, note, by}}")]
+        approvers = config.get("approvers") or ()
+        if approvers and decision.by not in approvers:
+            return [
+                Problem("not_an_approver", "value.by", f"{_who(decision)} may not decide: {', '.join(approvers)} may")
+            ]
+        return []
+
     async def execute(self) -> None:
         decision = self._decision()
         word = "Approved" if decision.approved else "Rejected"
@@ -55,7 +71,7 @@ class Approval(Node):
         if given is None:
             return self._undecided()
         try:
-            decision = Decision(given) if isinstance(given, bool) else msgspec.convert(given, Decision)
+            decision = _read(given)
         except msgspec.ValidationError as error:
             raise NodeValidationException(
                 f"node {self.node_id!r} cannot read the decision: {error}", ["decision"], self.node_id,
@@ -63,7 +79,7 @@ class Approval(Node):
             ) from error  # fmt: skip
         if self.approvers and decision.by not in self.approvers:
             raise NodeValidationException(
-                f"node {self.node_id!r}: {decision.by or 'a nameless person'} may not decide", ["decision"],
+                f"node {self.node_id!r}: {_who(decision)} may not decide", ["decision"],
                 self.node_id, hint=f"one of {', '.join(self.approvers)}",
             )  # fmt: skip
         return decision
@@ -79,3 +95,11 @@ class Approval(Node):
                 f"nobody decided about node {self.node_id!r} within {self.timeout:g} s", self.timeout, self.node_id
             )
         return Decision(self.on_timeout == "approve", f"nobody decided within {self.timeout:g} s")
+
+
+def _read(given: Any) -> Decision:
+    return Decision(given) if isinstance(given, bool) else msgspec.convert(given, Decision)
+
+
+def _who(decision: Decision) -> str:
+    return decision.by or "a nameless person"

@@ -163,6 +163,18 @@ local function record_signals(c, node, outputs)
   end
 end
 
+-- Why a node was cancelled: what its terminate flag says (the protocol's JSON, or any text), else why its cycle is stopped, else as told.
+local function why_cancelled(c, id, message)
+  local flag = redis.pcall('GET', P .. 'trading_flow:node:' .. task_of(c, id) .. ':terminate')
+  if type(flag) == 'string' then
+    local is_json, value = pcall(cjson.decode, flag)
+    local reason = flag
+    if is_json and type(value) == 'table' then reason = value.reason elseif type(value) == 'string' and is_json then reason = value end
+    if type(reason) == 'string' and reason ~= '' then return string.sub(reason, 1, 500) end
+  end
+  return c.stop and redis.call('HGET', c.key, 'reason') or message
+end
+
 -- The field of …:unsent and …:sent for one edge: the routing key before any shortening.
 local function plain_key(c, component, source, handle, target, target_handle)
   return 'flow.' .. c.flow .. '.component.' .. component .. '.cycle.' .. c.n .. '.from.' .. source .. '.handle.' .. handle

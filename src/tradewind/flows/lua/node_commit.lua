@@ -5,13 +5,13 @@
 -- ARGV 6 worker id 7 its generation 8 its capacity, 0 = give nothing 9 bound of flow:outbox, then per node: task id, token,
 --   type, SUCCESS|FAILED|DEAD|TIMEOUT|CANCELLED|RETRYING|SUSPENDED, request line, outcome line, ms until it runs again, short
 --   error, flow, cycle, node, outputs ('' or msgpack handle → signal as JSON), stop ('' or msgpack {reason, scope}), state that
---   a suspended node leaves, log records as JSON ('' or joined by commas)
+--   a suspended node leaves, log records as JSON ('' or joined by commas), signals from outside that it has seen ('' or msgpack edge keys)
 -- Returns {per node 1 committed, 2 committed before by this token, 0 refused; then flat {n, then per given node: as task_take,
 --   plan version, its inputs as HGETALL}}.
 -- include: tasks/shared
 -- include: tasks/cancel
 -- include: cycle
-local STRIDE, FROM = 15, 10
+local STRIDE, FROM = 16, 10
 OUTBOX_MAX = ARGV[9]
 local worker, ids, gone, verdicts = ARGV[6], {}, {}, {}
 for at = FROM, #ARGV, STRIDE do ids[#ids + 1] = ARGV[at] end
@@ -57,6 +57,11 @@ for i = 1, #ids do
           redis.call('EXPIRE', input, WEEK)
           local kids = redis.call('HGET', input, 'kids')
           if kids and tonumber(kids) <= 0 then due = now end
+          local seen = {}
+          for _, edge in ipairs(ARGV[at + 15] ~= '' and cmsgpack.unpack(ARGV[at + 15]) or {}) do seen[edge] = true end
+          for _, handle in ipairs(node_of(c, node).x or {}) do -- a signal from outside came while it ran
+            if not seen['*:*->' .. handle] and redis.call('HEXISTS', input, '*:*->' .. handle) == 1 then due = now end
+          end
         end
       end
       redis.call('HSET', key, 'status', 'RETRYING', 'due', int(due), 'err', ARGV[at + 7])
@@ -76,7 +81,8 @@ for i = 1, #ids do
       close(id, status, kind, more, nil, ARGV[at + 4] .. '\n' .. ARGV[at + 5])
       if c and c.status == 'running' then
         local outputs = status == 'SUCCESS' and (ARGV[at + 11] ~= '' and cmsgpack.unpack(ARGV[at + 11]) or {}) or nil
-        if end_node(c, node, ENDS[status], worker, start, ARGV[at + 7], outputs, status == 'SUCCESS' and '!skipped' or '!failed')
+        local message = status == 'CANCELLED' and why_cancelled(c, node, ARGV[at + 7]) or ARGV[at + 7]
+        if end_node(c, node, ENDS[status], worker, start, message, outputs, status == 'SUCCESS' and '!skipped' or '!failed')
             and ARGV[at + 12] ~= '' and status == 'SUCCESS' then
           stops[#stops + 1] = { c, node, cmsgpack.unpack(ARGV[at + 12]) }
         end

@@ -19,7 +19,8 @@ for at = 7, #ARGV, 8 do
     local outputs = status == 'SUCCESS' and (ARGV[at + 6] ~= '' and cmsgpack.unpack(ARGV[at + 6]) or {}) or nil
     local start = redis.call('HGET', T .. id, 'start') or '0'
     tombstones_travel = true
-    if end_node(c, ARGV[at + 5], ENDS[status], ARGV[at + 7], start, ARGV[at + 2], outputs,
+    local message = status == 'CANCELLED' and why_cancelled(c, ARGV[at + 5], ARGV[at + 2]) or ARGV[at + 2]
+    if end_node(c, ARGV[at + 5], ENDS[status], ARGV[at + 7], start, message, outputs,
         status == 'SUCCESS' and '!skipped' or '!failed') then n = n + 1 end
     tombstones_travel = false
   end
