@@ -54,9 +54,8 @@ class PointRoom:
         if changed or gone:
             stale = gone | set(changed)
             kept = {key: spec for key, spec in self._known.items() if key[0] not in stale}
-            for channel in await self.channels.get_many(changed):
-                if channel is not None:
-                    kept |= {(channel.id, point.kind.value, point.id): point for point in channel.points}
+            for channel in await self.channels.get_readable(changed):
+                kept |= {(channel.id, point.kind.value, point.id): point for point in channel.points}
             self._known, self._versions = kept, versions
         definitions = await self.models.load()
         if definitions.version != self._models_version:

@@ -157,3 +157,15 @@ async def test_what_is_owed_is_listed_and_dismissed(api: Flows, station: SmallSt
     assert await api.post("/commands/owed/dismiss", body) == {"dismissed": True}
     assert await api.post("/commands/owed/dismiss", body) == {"dismissed": False}
     assert await api.get("/commands/owed") == {"items": []}
+
+
+async def test_a_command_of_another_program_that_cannot_be_read_is_a_conflict(
+    api: Flows, station: SmallStation
+) -> None:
+    plane = station.points.plane
+    await plane.redis.hset(plane.keys.command("cmd_foreign"), mapping={"status": "pending", "value": "1"})
+    await plane.redis.set(plane.keys.command("cmd_text"), "x")
+    for name in ("cmd_foreign", "cmd_text"):
+        assert await api.error("GET", f"/commands/{name}", 409) == "broken_command"
+        assert await api.error("POST", f"/commands/{name}/cancel", 409) == "broken_command"
+    assert (await api.get("/commands"))["items"] == []

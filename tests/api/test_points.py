@@ -303,3 +303,17 @@ async def test_points_are_found_by_a_part_of_their_address_or_name(station: Smal
         error = (await api.ask("GET", "/points", 422, params=query))["error"]
         assert [p["path"] for p in error["problems"]] == [path] and error["hint"], error
     assert await api.error("GET", "/points/live?search=x", 422) == "invalid"
+
+
+async def test_a_wrong_type_at_a_point_key_is_a_conflict_that_names_it(api: Flows, station: SmallStation) -> None:
+    plane = station.points.plane
+    key = plane.keys.points("77", "m")
+    await plane.redis.set(key, "text")
+    for method, path, body in (
+        ("GET", "/points?address=comsrv:77:m:1", None),
+        ("GET", "/points?channel=77", None),
+        ("GET", "/channels/77/points", None),
+        ("POST", "/points", {"channels": {"77": {"m": {"1": 2.5}}}}),
+    ):
+        error = (await api.ask(method, path, 409, json=body))["error"]
+        assert error["code"] == "wrong_type" and key in error["message"] and error["hint"]

@@ -36,6 +36,8 @@ class NothingOwed:
     async def release_former(self, channel: str, now: ChannelSpec | None, drivers: DriverRegistry) -> bool:
         return True
 
+    async def adopt(self, channel: str) -> None: ...
+
     async def sweep(self) -> None: ...
 
 

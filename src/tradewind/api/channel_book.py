@@ -13,6 +13,7 @@ from tradewind.points.board import Board
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH
 from tradewind.points.spec import ChannelSpec, Kind
+from tradewind.points.values import finite, whole
 
 #: `pushed`: not declared, its values were sent to the API. `unattended`: no process polls it.
 STATES = ("online", "offline", "unattended", "disabled", "pushed")
@@ -113,12 +114,12 @@ def channel_view(name: str, glance: ChannelGlance | None, status: dict[str, Any]
 
 def _figures(stored: dict[bytes, bytes]) -> dict[str, Any]:
     """Times in ms, null: never; `poll_ms` is the usual time of a poll."""
-    known = {name.decode(): text.decode() for name, text in stored.items()}
+    known = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in stored.items()}
     return {
         "is_online": known.get("online") == "1",
-        **{name: int(known.get(name) or 0) or None for name in _TIMES},
-        **{name: int(known.get(name) or 0) for name in _COUNTS},
-        **{name: float(known.get(name) or 0) for name in _FIGURES},
+        **{name: whole(known.get(name)) or None for name in _TIMES},
+        **{name: whole(known.get(name)) for name in _COUNTS},
+        **{name: finite(known.get(name)) for name in _FIGURES},
         "error": known.get("error", ""),
         "owner": known.get("owner", ""),
     }

@@ -75,7 +75,7 @@ class ChannelRoutes:
         check_query(request, frozenset({"version"}))
         channel = await self._read(request, path_channel(request))
         store = self._room.channels
-        is_new = (await store.get_many([channel.id]))[0] is None
+        is_new = channel.id not in await store.versions()
         await store.put([channel], expected=request.query_params.get("version", ""))
         return await self._shown(channel, 201 if is_new else 200)
 

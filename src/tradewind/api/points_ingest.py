@@ -116,10 +116,9 @@ class Declared:
         for name in self._versions.keys() - versions.keys():
             self._points.pop(name, None)
             self._devices.discard(name)
-        for spec in await self._channels.get_many(changed):
-            if spec is not None:
-                self._points[spec.id] = {(point.kind.value, point.id) for point in spec.points}
-                (self._devices.discard if spec.protocol == PUSH else self._devices.add)(spec.id)
+        for spec in await self._channels.get_readable(changed):
+            self._points[spec.id] = {(point.kind.value, point.id) for point in spec.points}
+            (self._devices.discard if spec.protocol == PUSH else self._devices.add)(spec.id)
         self._versions, self._looked = versions, time.monotonic()
 
     def _problems(self, samples: list[Sample], is_strict: bool) -> Iterator[Problem]:

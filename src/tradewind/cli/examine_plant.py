@@ -9,6 +9,7 @@ from tradewind.api.channel_book import ChannelBook, channel_view
 from tradewind.cli.check import Check
 from tradewind.cli.times import span
 from tradewind.points.plane import PointPlane
+from tradewind.points.values import whole
 from tradewind.redis.connection import translated
 from tradewind.station_points import PointRoom
 from tradewind.tasks.plane import Plane
@@ -62,7 +63,7 @@ async def feed(plane: Plane) -> list[Check]:
     """Readers of the change feed that have missed some of it."""
     with translated(plane.link):
         missed: Any = await plane.redis.hgetall(plane.keys.feed_missed())
-    lost = {name.decode(): int(count) for name, count in missed.items() if int(count)}
+    lost = {name.decode(errors="replace"): whole(count) for name, count in missed.items() if whole(count)}
     hint = "it reads too slowly, or was away: raise points.feed_max_bytes, or see to the role"
     return [Check("feed", "warn", f"{name} has missed {count} entries", hint) for name, count in lost.items()]
 

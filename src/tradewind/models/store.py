@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
 from tradewind import codec
 from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
@@ -22,6 +23,8 @@ from tradewind.points.values import ControlValue
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
+
+log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 #: How often a change is checked anew when others are faster.
@@ -174,7 +177,13 @@ class ModelStore:
         """The control values that were set."""
         with translated(self._link):
             stored = await self._redis.hgetall(self._keys.model_values(model, CONTROL))
-        return {field.decode(): ControlValue.parse(text.decode()) for field, text in stored.items()}
+        found = {}
+        for field, text in stored.items():
+            try:
+                found[field.decode()] = ControlValue.parse(text.decode())
+            except (Invalid, ValueError):  # of another program
+                log.warning("control_unreadable", model=model, field=field.decode(errors="replace"))
+        return found
 
     async def _control(self, model: str, field: str) -> Control | None:
         spec = await self.get_spec(model)
@@ -183,7 +192,7 @@ class ModelStore:
     async def _one(self, key: str, name: str) -> Any:
         with translated(self._link):
             found = await self._redis.hget(key, name)
-        return None if found is None else codec.decode(found)
+        return None if found is None else _document(found)
 
     def _names(self) -> tuple[str, ...]:
         keys = self._keys
@@ -197,7 +206,15 @@ class ModelStore:
 
 
 def _decoded(stored: Mapping[bytes, bytes]) -> dict[str, Any]:
-    return {name.decode(): codec.decode(text) for name, text in stored.items()}
+    return {name.decode(errors="replace"): _document(text) for name, text in stored.items()}
+
+
+def _document(text: bytes) -> Any:
+    """The definition; text that is no JSON is passed on as text, which is then refused as a definition by itself."""
+    try:
+        return codec.decode(text)
+    except Invalid:
+        return text.decode(errors="replace")[:200]
 
 
 def _found(what: T | None, noun: str, name: str) -> T:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import redis.asyncio
 
-from tradewind.notify.job import Job
+from tradewind.notify.job import Job, read_job
 from tradewind.notify.message import Message, level_of, read_entry
 from tradewind.notify.plan import AlarmFacts, Book, Planner, Told
 from tradewind.notify.plane import NotifyPlane
@@ -40,12 +40,12 @@ class Desk:
             jobs, targets = await pipe.execute()
         book = Book(failed=await self.failed())
         for data in jobs:
-            job = msgspec.json.decode(data, type=Job)
-            book.jobs[job.id] = job
+            if (job := read_job(data)) is not None:
+                book.jobs[job.id] = job
         for field, value in targets.items():
-            name, _, word = field.decode().rpartition(":")
+            name, _, word = field.decode(errors="replace").rpartition(":")
             if word == "last":
-                book.last[name] = int(value)
+                book.last[name] = int(value) if value.isdigit() else 0
             else:
                 book.failing.add(name)
         return book
@@ -77,7 +77,8 @@ class Desk:
             return {}
         with translated(self._plane.link):
             found = await self._plane.redis.hmget(self._keys.notify_told(), ids)
-        return {id: msgspec.json.decode(data, type=Told) for id, data in zip(ids, found, strict=True) if data}
+        read = {id: _told(data) for id, data in zip(ids, found, strict=True) if data}
+        return {id: told for id, told in read.items() if told is not None}
 
     async def facts(self, alarm_ids: Collection[str]) -> dict[str, AlarmFacts]:
         """What the records of the alarms say; an alarm that is gone is left out."""
@@ -159,3 +160,10 @@ class Desk:
 
     def _lead(self) -> list[str]:
         return [self._keys.notify_leader(), self._keys.notify_epoch()]
+
+
+def _told(data: bytes) -> Told | None:
+    try:
+        return msgspec.json.decode(data, type=Told)
+    except (msgspec.DecodeError, UnicodeError):  # of another program: as if nobody had been told
+        return None

@@ -146,3 +146,11 @@ def _shown(message: Message, now: Mapping[str, str] | None) -> dict[str, Any]:
     if status := _moved(message, now):
         shown["now"] = status
     return {"event": message.event, "level": message.level, **shown, "at": iso(message.at)}
+
+
+def read_job(data: bytes) -> Job | None:
+    """A delivery as it is stored; None for what another program left that is none: it holds up no other."""
+    try:
+        return msgspec.json.decode(data, type=Job)
+    except (msgspec.DecodeError, UnicodeError):
+        return None

@@ -14,7 +14,7 @@ from tradewind.ids import IDEMPOTENCY_KEY, new_id
 from tradewind.notify.courier import Courier
 from tradewind.notify.failure import DeliveryFailed
 from tradewind.notify.guard import guard_of
-from tradewind.notify.job import Job, parcel
+from tradewind.notify.job import Job, parcel, read_job
 from tradewind.notify.message import LEVELS, MAX_TEXT, MAX_TITLE, Message, level_of, one_line
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.policy import Policy
@@ -176,7 +176,8 @@ class NotifyStore:
         """Those that have not ended, by when they are tried next."""
         with translated(self._plane.link):
             raw = await self._plane.redis.hvals(self._plane.keys.notify_jobs())
-        jobs = sorted((msgspec.json.decode(data, type=Job) for data in raw), key=lambda job: (job.due_ms, job.id))
+        found = [job for data in raw if (job := read_job(data)) is not None]
+        jobs = sorted(found, key=lambda job: (job.due_ms, job.id))
         return [
             Delivery(
                 job.id,

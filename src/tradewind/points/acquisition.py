@@ -29,6 +29,7 @@ from tradewind.points.owed_run import channels_owed
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import is_wrong_type
 
 log = structlog.get_logger(__name__)
 #: How long a command may wait before its channel hears of it.
@@ -277,21 +278,28 @@ class Acquisition:
                     pipe.zcard(keys.commands_open()).hkeys(keys.commands_owed())
                     count, owed = await pipe.execute()
                 self._hear_owed(channels_owed(owed))
-                if not count:
+                is_look = turn % UNSURE == 0  # a command of another program stands in no index yet
+                if not count and not is_look:
                     continue
                 with translated(self._plane.link):
                     channels = list(self._posts)
                     pipe = self._plane.redis.pipeline(transaction=False)
                     for channel in channels:
                         pipe.llen(keys.channel_todo(channel))
-                    lengths = await pipe.execute() if channels else []
-            except Unavailable as error:
+                    lengths = await pipe.execute(raise_on_error=False) if channels else []
+                for channel, length in zip(channels, lengths, strict=True):
+                    if isinstance(length, Exception) and not is_wrong_type(length):
+                        with translated(self._plane.link):
+                            raise length
+                    if is_look and length and not isinstance(length, Exception):
+                        await self._bench.commands.adopt(channel)
+            except TradewindError as error:
                 log.warning("commands out of reach", error=error.message)
                 await asyncio.sleep(1)
                 continue
             for channel, length in zip(channels, lengths, strict=True):
                 post = self._posts.get(channel)
-                if length and post is not None and post.runner is not None:
+                if isinstance(length, int) and length and post is not None and post.runner is not None:
                     post.runner.wake()
 
     def _hear_owed(self, channels: frozenset[str]) -> None:

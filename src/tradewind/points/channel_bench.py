@@ -40,6 +40,10 @@ class CommandSource(Protocol):
         """Do what is owed to targets that `now` does not describe; True when nothing of that is left."""
         ...
 
+    async def adopt(self, channel: str) -> None:
+        """Look through what waits for a channel: what nobody can carry out is refused. Raises Unavailable."""
+        ...
+
     async def sweep(self) -> None:
         """End commands whose time is over. Raises Unavailable."""
         ...

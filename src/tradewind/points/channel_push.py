@@ -7,12 +7,14 @@ import asyncio
 import structlog
 
 from tradewind.errors import TradewindError
+from tradewind.points.address import is_number
 from tradewind.points.batch import Batch
 from tradewind.points.board import Board
 from tradewind.points.channel_samples import READ_KINDS
 from tradewind.points.channel_status import ChannelStatus
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec, Quality
+from tradewind.points.values import whole
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +61,9 @@ class PushWatch:
         for kind, times in zip(READ_KINDS, found, strict=True):
             stale = {}
             for name, at in times.items():
-                key, ts = (kind.value, name.decode()), int(at)
+                key, ts = (kind.value, name.decode(errors="replace")), whole(at)
+                if not ts or not is_number(key[1]):  # a foreign program has left something that is no time
+                    continue
                 newest = max(newest, ts)
                 if now - ts > self._ages_ms.get(key, self._usual_ms) and self._marked.get(key) != ts:
                     self._marked[key] = ts

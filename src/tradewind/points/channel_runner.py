@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import structlog
 
-from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.errors import Invalid, TradewindError
 from tradewind.points.batch import Batch
 from tradewind.points.channel_bench import Bench
 from tradewind.points.channel_samples import Samples
@@ -192,7 +192,7 @@ class ChannelRunner:
                     return
         except DeviceTrouble:
             raise
-        except Unavailable as error:  # Redis, not the device: what was taken is swept
+        except TradewindError as error:  # Redis, not the device: what was taken is swept
             log.warning("commands out of reach", channel=self.channel.id, error=error.message)
         finally:
             self._no_command.set()

@@ -220,7 +220,10 @@ async def read_statuses(plane: PointPlane, channels: Sequence[str]) -> list[dict
         fields.pop("reload", None)
         for name, text in fields.items():
             if name not in ("error", "owner"):
-                fields[name] = float(text) if "." in text else int(text)
+                try:
+                    fields[name] = float(text) if "." in text else int(text)
+                except ValueError:  # of another program, or harmed by hand
+                    fields[name] = 0
         if "online" in fields:
             fields["online"] = bool(fields["online"])
         found.append(fields)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import structlog
 
 from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
 from tradewind.ids import short_random
+from tradewind.points.address import is_number
 from tradewind.points.channel_check import validate_channel as validate_channel
 from tradewind.points.spec import ChannelSpec
 from tradewind.redis.connection import Link, translated
@@ -89,6 +90,26 @@ class ChannelStore:
             texts = await self._redis.hmget(self._keys[0], list(channel_ids))
         return [_decode(name, text) for name, text in zip(channel_ids, texts, strict=True)]
 
+    async def get_readable(self, channel_ids: Sequence[str]) -> list[ChannelSpec]:
+        """Those that are there and can be read: one broken definition holds up nobody, and is logged."""
+        if not channel_ids:
+            return []
+        with translated(self._link):
+            texts = await self._redis.hmget(self._keys[0], list(channel_ids))
+        return _readable(dict(zip(channel_ids, texts, strict=True)))
+
+    async def broken(self) -> dict[str, str]:
+        """Definitions that cannot be read: why, by channel."""
+        with translated(self._link):
+            stored = await self._redis.hgetall(self._keys[0])
+        found = {}
+        for name, text in stored.items():
+            try:
+                _decode(name.decode(errors="replace"), text)
+            except Invalid as error:
+                found[name.decode(errors="replace")] = error.message
+        return found
+
     async def remove(self, channel_ids: Iterable[str], *, expected: str = "") -> list[str]:
         """The ids of those that were there. `expected`: the version of a single one, as for `put`. Raises Conflict."""
         names = list(channel_ids)
@@ -109,15 +130,7 @@ class ChannelStore:
         """All that can be read, in the order of their numbers; one that cannot is logged."""
         with translated(self._link):
             stored = await self._redis.hgetall(self._keys[0])
-        found = []
-        for name, text in stored.items():
-            try:
-                channel = _decode(name.decode(), text)
-            except Invalid as error:
-                log.warning("channel_unreadable", channel=name.decode(errors="replace"), error=error.message)
-                continue
-            if channel is not None:
-                found.append(channel)
+        found = _readable({name.decode(errors="replace"): text for name, text in stored.items()})
         return sorted(found, key=lambda channel: (int(channel.id), channel.id))
 
     async def watch(self, every_s: float = 1.0) -> AsyncIterator[ChannelChange]:
@@ -156,10 +169,26 @@ def _decode(name: str, text: bytes | None) -> ChannelSpec | None:
     if text is None:
         return None
     try:
-        return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+        channel = _decoder.decode(text)
+        if channel.id != name or not is_number(name):
+            raise ValueError(f"it says that it is channel {channel.id!r}")
+        return channel
+    except (msgspec.DecodeError, ValueError) as error:
         hint = "store the channel again"
         raise Invalid(f"channel {name} cannot be read: {error}", code="bad_definition", hint=hint) from error
+
+
+def _readable(texts: Mapping[str, bytes | None]) -> list[ChannelSpec]:
+    found = []
+    for name, text in texts.items():
+        try:
+            channel = _decode(name, text)
+        except Invalid as error:
+            log.warning("channel_unreadable", channel=name, error=error.message)
+            continue
+        if channel is not None:
+            found.append(channel)
+    return found
 
 
 def _conflict(channel_id: str, version: str) -> Conflict:

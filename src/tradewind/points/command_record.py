@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import uuid
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,9 +13,11 @@ from typing import Any
 import msgspec
 
 from tradewind import codec
-from tradewind.errors import Conflict, NotFound
+from tradewind.errors import Conflict, Invalid, NotFound
 from tradewind.points.address import Address
 from tradewind.points.spec import Kind
+
+_SHORT = re.compile(r"channel_([0-9]{1,20}) ([ca])_([0-9]{1,20})")
 
 
 class CommandStatus(StrEnum):
@@ -166,16 +170,40 @@ def fields_of(command: Mapping[str, Any]) -> list[str]:
     return flat
 
 
-def from_redis(flat: list[bytes]) -> Command | None:
-    """The command of a reply of HGETALL; None for one that is not there, or not whole."""
-    raw = {flat[at].decode(): flat[at + 1].decode() for at in range(0, len(flat), 2)}
-    if "status" not in raw or "address" not in raw:
+class CommandBroken(Conflict):
+    """The record of a command is none that anybody can carry out or show."""
+
+    def __init__(self, command_id: str, why: str) -> None:
+        super().__init__(
+            f"the record cmd:{command_id} cannot be read: {why}",
+            code="broken_command",
+            hint=f"another program wrote it: correct it, or remove the key cmd:{command_id}",
+        )
+        self.command_id = command_id
+
+
+def from_redis(command_id: str, flat: list[bytes]) -> Command | None:
+    """The command of a reply of HGETALL, also of one that another program wrote with the fields of the protocol only;
+    None for one that is not there. Raises CommandBroken."""
+    raw = {flat[at].decode(errors="replace"): flat[at + 1].decode(errors="replace") for at in range(0, len(flat), 2)}
+    if not raw:
         return None
     known: dict[str, Any] = {name: raw.get(name, "") for name in Command.__struct_fields__}
-    for name in ("created_at", "updated_at", "expires_ms", "timeout_ms", "token"):
-        known[name] = int(known[name] or 0)
-    known["status"] = CommandStatus(known["status"])
-    known["result"] = Result(known["result"])
-    known["select"] = known["select"] == "1"
-    known["actual"] = float(known["actual"]) if known["actual"] else None
+    known["id"] = command_id
+    short = _SHORT.fullmatch(f"{known['model_name']} {known['field_name']}")
+    if not known["address"] and short:
+        known["address"] = f"comsrv:{short[1]}:{short[2]}:{short[3]}"
+    try:
+        if not Address.parse(known["address"]).is_point or not math.isfinite(float(known["value"])):
+            raise ValueError("it names no point, or its value is no finite number")
+        for name in ("created_at", "updated_at", "expires_ms", "timeout_ms", "token"):
+            known[name] = int(float(known[name] or 0))
+        known["status"] = CommandStatus(known["status"])
+        known["result"] = Result(known["result"])
+        known["select"] = known["select"] == "1"
+        known["actual"] = float(known["actual"]) if known["actual"] else None
+    except Invalid as error:
+        raise CommandBroken(command_id, error.message) from error
+    except (ValueError, OverflowError) as error:
+        raise CommandBroken(command_id, str(error)) from error
     return Command(**known)

@@ -52,6 +52,10 @@ class CommandRunner:
     async def release_former(self, channel: str, now: ChannelSpec | None, drivers: DriverRegistry) -> bool:
         return await self._owed.release_former(channel, now, drivers)
 
+    async def adopt(self, channel: str) -> None:
+        for command_id in await self._store.adopt(channel):
+            log.warning("command_refused", command=command_id, channel=channel)
+
     async def sweep(self) -> None:
         await sweep(self._board, self._store)
 

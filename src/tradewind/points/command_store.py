@@ -15,6 +15,7 @@ from tradewind.ids import short_random
 from tradewind.points.address import Address
 from tradewind.points.command_record import (
     Command,
+    CommandBroken,
     CommandConflict,
     CommandNotFound,
     CommandStatus,
@@ -26,7 +27,7 @@ from tradewind.points.command_record import (
 from tradewind.points.owed import Owed, read_owed
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import MAX_REPORTS
+from tradewind.redis.faults import MAX_REPORTS, is_wrong_type
 from tradewind.redis.scripts import Arg
 
 KEEP_MS = 86_400_000
@@ -118,8 +119,22 @@ class CommandStore:
         """
         keys = self.plane.keys
         names = [keys.channel_todo(channel), keys.channel_doing(channel), keys.commands_open(), keys.command_token()]
-        flat = await self._run("command_take", names, [owner, short_random(), OVERRUN_MS])
-        return from_redis(flat)
+        args: list[Arg] = [owner, short_random(), OVERRUN_MS, *self._usual_ms()]
+        flat = await self._run("command_take", names, args)
+        known = dict(zip(flat[::2], flat[1::2], strict=True))
+        return from_redis(known.get(b"id", b"").decode(errors="replace"), flat)
+
+    async def adopt(self, channel: str) -> list[str]:
+        """Look through what waits for a channel: commands of other programs get a deadline, what nobody can carry out
+        ends failed; the ids of these."""
+        names = [self.plane.keys.channel_todo(channel), self.plane.keys.commands_open()]
+        _, *refused = await self._run("command_adopt", names, [*self._usual_ms(), 200])
+        return [item.decode(errors="replace") for item in refused]
+
+    def _usual_ms(self) -> tuple[int, int]:
+        """How long a command may wait and take that does not say it."""
+        settings = self.plane.settings
+        return round(settings.command_expiry_s * 1000), round(settings.command_timeout_s * 1000)
 
     async def lose_former(self, channel: str, owner: str) -> str:
         """End the command that another owner of the channel was carrying out; its id. `owner` alone holds it now."""
@@ -152,11 +167,13 @@ class CommandStore:
         return _effect(command.id, point, stands_at, reply[1])
 
     async def cancel(self, command_id: str, who: str = "", reason: str = "") -> None:
-        """Raises CommandNotFound, or CommandConflict when it has started."""
+        """Raises CommandNotFound, CommandConflict when it has started, or CommandBroken."""
         message = "cancelled" + (f" by {who}" if who else "") + (f": {reason}" if reason else "")
         reply = await self._run("command_cancel", [self.plane.keys.command(command_id)], [command_id, who, message])
         if reply[0] == -1:
             raise CommandNotFound(command_id)
+        if reply[0] == -2:
+            raise CommandBroken(command_id, reply[1].decode(errors="replace"))
         if reply[0] == 0:
             raise CommandConflict(command_id, reply[1].decode(), "cancelled")
 
@@ -180,26 +197,36 @@ class CommandStore:
         return bool(reply[0] == 1)
 
     async def read(self, ids: Sequence[str]) -> list[Command | None]:
+        """None for those that are gone; what cannot be read is left out as if it were (`get` says why)."""
+        return [found if isinstance(found, Command) else None for found in await self._read(ids)]
+
+    async def get(self, command_id: str) -> Command:
+        """Raises CommandNotFound or CommandBroken."""
+        found = (await self._read([command_id]))[0]
+        if isinstance(found, CommandBroken):
+            raise found
+        if found is None:
+            raise CommandNotFound(command_id)
+        return found
+
+    async def _read(self, ids: Sequence[str]) -> list[Command | CommandBroken | None]:
         with translated():
             pipe = self.plane.redis.pipeline(transaction=False)
             for command_id in ids:
                 pipe.hgetall(self.plane.keys.command(command_id))
-            rows = await pipe.execute()
-        return [from_redis([part for pair in row.items() for part in pair]) for row in rows]
-
-    async def get(self, command_id: str) -> Command:
-        command = (await self.read([command_id]))[0]
-        if command is None:
-            raise CommandNotFound(command_id)
-        return command
+            rows = await pipe.execute(raise_on_error=False)
+            for row in rows:
+                if isinstance(row, Exception) and not is_wrong_type(row):
+                    raise row
+        return [_read_row(command_id, row) for command_id, row in zip(ids, rows, strict=True)]
 
     async def of_model(self, model: str, limit: int = 100) -> list[Command]:
         """The last commands of a model or of `channel_{id}`, newest first. Drops ids whose record is gone."""
         key = self.plane.keys.command_list(model)
         with translated():
-            ids = [item.decode() for item in await self.plane.redis.lrange(key, 0, limit - 1)]
+            ids = [item.decode(errors="replace") for item in await self.plane.redis.lrange(key, 0, limit - 1)]
         found = await self.read(ids) if ids else []
-        gone = [command_id for command_id, command in zip(ids, found, strict=True) if command is None]
+        gone = [i for i, row in zip(ids, await self._read(ids) if None in found else [], strict=False) if row is None]
         if gone:
             with translated():
                 pipe = self.plane.redis.pipeline(transaction=False)
@@ -210,14 +237,17 @@ class CommandStore:
 
     async def recent(self, limit: int = 100) -> list[Command]:
         """The commands that changed last, of all models, newest first."""
-        ids = dict.fromkeys(entry["id"] for entry in await self.journal(limit * 4) if entry["id"])
+        ids = dict.fromkeys(entry["id"] for entry in await self.journal(limit * 4) if entry.get("id"))
         return [command for command in await self.read(list(ids)[:limit]) if command is not None]
 
     async def journal(self, limit: int = 100) -> list[dict[str, str]]:
         """The last transitions, newest first."""
         with translated():
             rows = await self.plane.redis.xrevrange(self.plane.keys.command_journal(), count=limit)
-        return [{name.decode(): value.decode() for name, value in fields.items()} for _, fields in rows]
+        return [
+            {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
+            for _, fields in rows
+        ]
 
     async def waiting(self, channel: str) -> int:
         with translated():
@@ -342,6 +372,15 @@ def _outcome(row: bytes | None) -> PointOutcome | None:
         return None if row is None else _outcome_decoder.decode(row)
     except (msgspec.DecodeError, UnicodeError):
         return None
+
+
+def _read_row(command_id: str, row: dict[bytes, bytes] | Exception) -> Command | CommandBroken | None:
+    if isinstance(row, Exception):
+        return CommandBroken(command_id, "it is no hash")
+    try:
+        return from_redis(command_id, [part for pair in row.items() for part in pair])
+    except CommandBroken as error:
+        return error
 
 
 def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:

@@ -16,9 +16,10 @@ import structlog
 
 from tradewind.errors import Invalid, Unavailable
 from tradewind.ids import is_id
-from tradewind.points.feed_count import before, count_stream
+from tradewind.points.feed_count import before, count_stream, readable_cursors
 from tradewind.points.feed_count import id_of as id_of
 from tradewind.points.plane import PointPlane
+from tradewind.points.values import whole
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import report
 
@@ -131,15 +132,15 @@ class FeedReader:
             floor = before(id_of(cursors.get(field_of(FLOOR, channel), BEFORE_ALL)))
             if (is_new or at == BEFORE_ALL) and floor > id_of(at):
                 self._at[channel] = f"{floor[0]}-{floor[1]}"
-        self._known_missed = int(cursors.get(f"{self.name}#missed", "0"))
+        self._known_missed = whole(cursors.get(f"{self.name}#missed"))
         self._passed = None
         if count is not None:
             home, read = id_of(self._at[""]), cursors.get(f"{self.name}#read")
             exact = count.read_upto(home)
-            unknown = count.lost(home, int(read)) - (missed - self._known_missed) if read else 0
+            unknown = count.lost(home, whole(read)) - (missed - self._known_missed) if read else 0
             if unknown > 0:
                 missed = await self._count_missed(unknown)
-            self._passed = min(max(int(read or count.added), count.gone), count.added) if exact is None else exact
+            self._passed = min(max(whole(read) or count.added, count.gone), count.added) if exact is None else exact
         self._passed_missed = missed
         self._is_open = True
 
@@ -265,7 +266,7 @@ class FeedReader:
                 rows_read += len(rows)
                 self._at[channel] = last = rows[-1][0].decode()
                 cursor += (field_of(self.name, channel), last)
-        missed = int(missed_reply or 0)
+        missed = whole(missed_reply)
         if not cursor and missed == self._known_missed:
             return None
         if len(found) > 1:
@@ -291,8 +292,8 @@ class FeedReader:
         cursors, missed, channels = await self.plane.home.ask(
             [("HGETALL", keys.feed_cursors()), ("HGET", keys.feed_missed(), self.name), ("SMEMBERS", keys.feeds())]
         )
-        names = ["", *sorted(channel.decode() for channel in channels)]
-        return {field.decode(): at.decode() for field, at in cursors.items()}, int(missed or 0), names
+        names = ["", *sorted(channel.decode() for channel in channels if channel.isdigit())]
+        return readable_cursors(cursors), whole(missed), names
 
     async def _tail(self, channel: str) -> str:
         return BEFORE_ALL if self._start == "oldest" else await self._last(channel)

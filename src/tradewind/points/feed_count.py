@@ -3,12 +3,16 @@ removed them. Not in a cluster, where a consumer reads many streams."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import redis
 
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+
+_ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
 
 class StreamCount(NamedTuple):
@@ -51,6 +55,12 @@ async def count_stream(plane: PointPlane) -> StreamCount | None:
     if not length:
         return StreamCount(added, added)
     return StreamCount(added, added - length, id_of(info["first-entry"][0]), id_of(info["last-entry"][0]))
+
+
+def readable_cursors(stored: Mapping[bytes, bytes]) -> dict[str, str]:
+    """The fields of `points:cursors`; those that another program wrote and that are no cursor are left out."""
+    found = {field.decode(errors="replace"): at.decode(errors="replace") for field, at in stored.items()}
+    return {field: at for field, at in found.items() if "#" in field or _ID.fullmatch(at)}
 
 
 def id_of(text: str | bytes) -> tuple[int, int]:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from tradewind.points.feed import FLOOR, field_of
-from tradewind.points.feed_count import id_of
+from tradewind.points.feed_count import id_of, readable_cursors
 from tradewind.points.plane import PointPlane
+from tradewind.points.values import whole
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import report
 
@@ -108,9 +109,9 @@ async def _stored(plane: PointPlane) -> tuple[dict[str, str], dict[str, int], li
         [("HGETALL", keys.feed_cursors()), ("HGETALL", keys.feed_missed()), ("SMEMBERS", keys.feeds())]
     )
     return (
-        {field.decode(): at.decode() for field, at in cursors.items()},
-        {name.decode(): int(count) for name, count in missed.items()},
-        ["", *sorted(channel.decode() for channel in channels)],
+        readable_cursors(cursors),
+        {name.decode(errors="replace"): whole(count) for name, count in missed.items()},
+        ["", *sorted(channel.decode() for channel in channels if channel.isdigit())],
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from tradewind.clock import Clock
 from tradewind.errors import Unavailable
 from tradewind.redis.connection import RETRYABLE, Link, translated
+from tradewind.redis.faults import WrongType, is_wrong_type
 from tradewind.redis.keys import Keys
 from tradewind.redis.packing import pack
 from tradewind.redis.scripts import Scripts
@@ -62,7 +63,9 @@ class Place:
                 await pool.release(connection)
                 raise
             await pool.give_back(connection)
-            for reply in replies:
+            for command, reply in zip(commands, replies, strict=True):
+                if is_wrong_type(reply):
+                    raise WrongType([str(command[1])])
                 if isinstance(reply, Exception):
                     raise reply
             return replies

@@ -24,6 +24,23 @@ _LOOSE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 _NEGATIVE_ZERO = "-0.000000"
 
 
+def whole(text: bytes | str | None) -> int:
+    """The whole number that somebody stored; 0 for none, and for what another program left that is no number."""
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+def finite(text: bytes | str | None) -> float:
+    """As `whole`, with a fraction."""
+    try:
+        number = float(text or 0)
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
 def format_float(value: float) -> str:
     """Six decimals, never `-0.000000`. Raises Invalid for NaN and infinity."""
     try:

@@ -4,6 +4,8 @@ station itself: `report`.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +27,7 @@ from redis.exceptions import (
 )
 
 from tradewind.clock import now_ms
-from tradewind.errors import Overloaded, TradewindError, Unavailable
+from tradewind.errors import Conflict, Overloaded, TradewindError, Unavailable
 
 if TYPE_CHECKING:
     from tradewind.redis.connection import Link
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 
 #: Reports that wait for alarmsrv; beyond that the oldest go.
 MAX_REPORTS = 10_000
+
+#: How many keys a message names.
+MAX_NAMED = 3
+# redis-py names the command of a pipeline that failed; the key is its second word.
+_PIPELINE = re.compile(r"^Command # \d+ \(\S+ (\S+?)[ )]")
 
 #: Errors after which the same command may succeed, once `Link.refresh()` was called. Whether it has already been
 #: carried out is not known: repeat only what may happen twice.
@@ -51,10 +58,35 @@ RETRYABLE: tuple[type[RedisError], ...] = (
 _SERVER_TROUBLE = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN", "UNBLOCKED")
 
 
+class WrongType(Conflict):
+    """A key that is ours holds a value of another type: another program, or somebody by hand, has written it."""
+
+    def __init__(self, keys: Sequence[str] = ()) -> None:
+        named = ", ".join(keys[:MAX_NAMED]) or "a key"
+        what = (
+            "hold values of another type than they should"
+            if len(keys) > 1
+            else "holds a value of another type than it should"
+        )
+        hint = "look at it with redis-cli TYPE, then rename or remove it"
+        super().__init__(
+            f"{named} {what}", code="wrong_type", hint=hint if keys else f"`tradewind doctor` names it; {hint}"
+        )
+        self.keys = tuple(keys)
+
+
+def is_wrong_type(error: object) -> bool:
+    """Redis-py has no class for it; a script tells it with its own words around."""
+    return isinstance(error, WrongType) or (isinstance(error, ResponseError) and "WRONGTYPE" in str(error))
+
+
 def translate(error: RedisError, where: object = "Redis") -> TradewindError | None:
     """Our word for trouble with the server; None for errors that are the fault of a command."""
     name = where if where == "Redis" else f"Redis at {where}"
     text = str(error).rpartition("of pipeline caused error: ")[2]  # without the command that redis-py puts before it
+    if is_wrong_type(error):
+        named = _PIPELINE.search(str(error))
+        return WrongType([named[1]] if named else ())
     if isinstance(error, OutOfMemoryError):
         return Overloaded(f"{name} is out of memory", code="redis_full", hint="raise maxmemory or remove data")
     if isinstance(error, MaxConnectionsError):

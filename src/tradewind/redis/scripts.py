@@ -20,12 +20,16 @@ import redis.exceptions as rex
 
 from tradewind.errors import Unavailable
 from tradewind.redis.connection import RETRYABLE, Link, translated
+from tradewind.redis.faults import WrongType, is_wrong_type
+from tradewind.redis.key_types import expected_type
 from tradewind.redis.packing import pack
 
 _INCLUDE = re.compile(r"^-- include: (?:(\w+)/)?(\w+)$", re.M)
 
 #: How long to wait here when the server refuses to.
 FULL_PAUSE_S = 0.1
+#: How many keys are looked at when one of them holds a wrong type.
+MAX_LOOKED = 100
 
 Arg = str | bytes | int | float
 Call = tuple[str, Sequence[str], Sequence[Arg]]
@@ -95,6 +99,8 @@ class Scripts:
                 await asyncio.sleep(random.uniform(0.5, 1.0) * 0.1 * 4 ** (failed - 1))
                 await self._refresh()
             except rex.RedisError as error:
+                if is_wrong_type(error):
+                    raise WrongType(await self._wrong_keys(calls, client or self.link.client)) from error
                 with translated():
                     raise error
             first = None  # it may have been carried out: what it waited for has come, and will not come again
@@ -121,6 +127,21 @@ class Scripts:
             if isinstance(reply, Exception):
                 raise reply
         return replies
+
+    async def _wrong_keys(self, calls: Sequence[Call], client: redis.asyncio.Redis) -> list[str]:
+        """The keys of the calls that hold another type than redis/keys.py says: a script does not tell which it was."""
+        names = list(dict.fromkeys(key for _, keys, _ in calls for key in keys))[:MAX_LOOKED]
+        with translated():
+            pipe: Any = client.pipeline(transaction=False)
+            for name in names:
+                pipe.type(name)
+            types = await pipe.execute()
+        found = [
+            f"{name} (a {kind.decode()})"
+            for name, kind in zip(names, types, strict=True)
+            if (expected := expected_type(name)) is not None and kind.decode() not in ("none", expected)
+        ]
+        return found or names
 
     async def load(self, calls: Sequence[Call]) -> None:
         for name in {call[0] for call in calls}:

@@ -10,6 +10,12 @@ do
   local PIECE = 4000 -- what unpack may put on the stack
   local function int(n) return string.format('%.0f', n) end
 
+  -- A stored time; nil for what a foreign program has left that is none.
+  local function time_of(text)
+    local ms = tonumber(text or '')
+    return ms and ms >= 0 and ms < 1e13 and ms or nil
+  end
+
   local function each(command, key, list, n)
     for from = 1, n, PIECE do redis.call(command, key, unpack(list, from, math.min(from + PIECE - 1, n))) end
   end
@@ -100,8 +106,9 @@ do
     end
     local had = oldest <= newest and hmget(KEYS[k + 1], ids) or {}
     local same, at = {}, {}
+    for i = 1, n do had[i] = time_of(had[i]) end
     for i = 1, n do
-      if had[i] and tonumber(had[i]) == ms[i] then same[#same + 1] = ids[i] at[#same] = i end
+      if had[i] and had[i] == ms[i] then same[#same + 1] = ids[i] at[#same] = i end
     end
     local old, old_q = hmget(KEYS[k], same), hmget(KEYS[k + 2], same)
     local repeated = {}
@@ -116,7 +123,7 @@ do
       local id, t, word = ids[i], ms[i], quality[ids[i]]
       if repeated[i] then
         s.duplicates = s.duplicates + 1
-      elseif had[i] and tonumber(had[i]) > t then
+      elseif had[i] and had[i] > t then
         s.late[#s.late + 1] = id .. ':' .. values[i]
         s.late_ms[#s.late] = int(t)
         if word then s.late_q[#s.late_q + 1] = id .. ':' .. word end
@@ -151,7 +158,7 @@ do
 
   local function newest_of(key)
     local top = 0
-    for _, ms in ipairs(redis.call('HVALS', key)) do top = math.max(top, tonumber(ms) or 0) end
+    for _, ms in ipairs(redis.call('HVALS', key)) do top = math.max(top, time_of(ms) or 0) end
     return top
   end
 

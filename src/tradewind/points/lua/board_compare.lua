@@ -8,7 +8,8 @@ local has, last = redis.call('HGET', KEYS[2], ARGV[17]), string.match(redis.call
 if last == ARGV[16] then return 1 end -- a repeat
 if tonumber(has or '') ~= tonumber(ARGV[18]) then return 0 end
 -- A device's clock may be ahead of ours: then the new value takes the time of the old one.
-local now, ms = tonumber(ARGV[1]), tonumber(redis.call('HGET', KEYS[3], ARGV[17]) or '0')
+local now, ms = tonumber(ARGV[1]), tonumber(redis.call('HGET', KEYS[3], ARGV[17]) or '0') or 0
+if ms ~= ms or ms >= 1e13 then ms = 0 end
 if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)

@@ -10,13 +10,13 @@ local c = read(id)
 if not c.status then return { -1 } end
 if c.token ~= ARGV[5] then return { 0, c.status } end
 if c.status ~= 'executing' then
-  if c.status == ARGV[6] and c.result == ARGV[7] then return { 1, tonumber(redis.call('HGET', KEYS[1], 'updated_at')) } end
+  if c.status == ARGV[6] and c.result == ARGV[7] then return { 1, tonumber(redis.call('HGET', KEYS[1], 'updated_at')) or now } end
   journal(id, c.status, c.status, c, 'late', 'came too late: ' .. ARGV[6] .. ' ' .. ARGV[7] .. ' ' .. ARGV[8])
   return { 0, c.status }
 end
 if ARGV[9] ~= '' then redis.call('HSET', KEYS[1], 'actual', ARGV[9]) end
 if ARGV[11] ~= '' then
-  redis.call('HSET', KEYS[3], ARGV[11], c.value .. ':' .. NOW .. ':' .. c.source)
+  redis.call('HSET', KEYS[3], ARGV[11], c.value .. ':' .. NOW .. ':' .. (c.source or ''))
   redis.call('PUBLISH', ARGV[12], ARGV[11] .. ':' .. c.value)
 end
 close(id, c, ARGV[6], ARGV[7], ARGV[8], nil, ARGV[10] ~= '')

@@ -5,7 +5,7 @@
 -- Returns {1, ms when it ends}; {0, owner} somebody else has it; letting go: {1} done, {2} nothing was selected.
 -- include: command_shared
 local held = redis.call('HMGET', KEYS[1], 'owner', 'until')
-local owner = held[1] and tonumber(held[2]) > now and held[1] or nil
+local owner = held[1] and (tonumber(held[2] or '') or 0) > now and held[1] or nil
 if owner and owner ~= ARGV[6] then return { 0, owner } end
 local c = { address = ARGV[4], value = ARGV[5], who = ARGV[6] }
 if ARGV[5] == '' then

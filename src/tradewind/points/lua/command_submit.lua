@@ -22,7 +22,7 @@ if waiting >= tonumber(ARGV[5]) then return { -2, waiting } end
 local f = {}
 for at = 10, #ARGV, 2 do f[ARGV[at]] = ARGV[at + 1] end
 local selected = redis.call('HMGET', KEYS[5], 'owner', 'value', 'until')
-if selected[1] and tonumber(selected[3]) <= now then selected[1] = false end
+if selected[1] and (tonumber(selected[3] or '') or 0) <= now then selected[1] = false end
 if selected[1] then
   if selected[1] ~= f.who then return { -3, selected[1] } end
   if selected[2] ~= f.value then return { -5, selected[2] } end

@@ -15,6 +15,7 @@ for _, id in ipairs(redis.call('ZRANGE', KEYS[1], '-inf', NOW, 'BYSCORE', 'LIMIT
     ended[#ended + 1] = id
   else
     redis.call('ZREM', KEYS[1], id)
+    if c.fault and redis.call('EXISTS', C .. id) == 1 then journal(id, 'open', 'failed', c, 'refused', c.fault, 'station') end
   end
 end
 return ended

@@ -10,7 +10,7 @@ end
 local behind, counts = {}, {}
 for i = 5, #ARGV, 2 do
   local ms, number = parts(ARGV[i])
-  behind[#behind + 1] = { ms, number }
+  behind[#behind + 1] = { ms or 0, number or 0 }
   counts[#counts + 1] = 0
 end
 local free, left, average, from, last = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), '-', nil
