@@ -85,7 +85,7 @@ class PointRoom:
 
     def engine(self) -> ModelEngine:
         """What computes the models: the role modsrv."""
-        return ModelEngine(self.plane, self.board, self.models)
+        return ModelEngine(self.plane, self.board, self.models, self.channels)
 
     async def look_after(self) -> None:
         """A job of the leader: the feed is trimmed to its slowest reader, commands that are over end."""

@@ -14,7 +14,6 @@ from tradewind.history.sink import Sink
 from tradewind.ids import short_random
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
-from tradewind.rules.ages import point_ages
 from tradewind.rules.spec import Rule
 from tradewind.rules.store import RuleStore
 from tradewind.station_points import PointRoom
@@ -141,7 +140,7 @@ class RuleRoom:
         }
 
     async def _ages(self) -> dict[str, int]:
-        return dict(await point_ages(self.points.channels))
+        return await self.points.channels.ages()
 
 
 def _is_kept(address: str) -> bool:

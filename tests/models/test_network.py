@@ -411,3 +411,68 @@ def test_events_of_different_points_are_computed_together() -> None:
     found = events(net, entry(NOW + 1, _1=1), entry(NOW + 2, _2=2), entry(NOW + 3, _1=3))
     assert found == [("total.total", 3, NOW + 2), ("total.total", 5, NOW + 3)]
     assert net.computed == before + 2
+
+
+def aging(*documents: Any, **more: Any) -> Network:
+    specs, problems = read_models({str(i): document for i, document in enumerate(documents)}, {})
+    assert problems == []
+    return Network(specs, stale_ms=30_000, **more)
+
+
+def aged(net: Network, now_ms: int, **seen: int) -> dict[str, Sample]:
+    net.overdue(now_ms)
+    net.age(now_ms, {name.lstrip("_"): ms for name, ms in seen.items()})
+    return settled(net)
+
+
+def test_an_input_that_nobody_refreshes_is_stale_without_an_age_of_its_own() -> None:
+    net = aging(total(), total("other", 2))
+    settled(net, entry(NOW, _1=1, _2=2), entry(NOW, "comsrv:2:m", _1=1, _2=2))
+    assert aged(net, NOW + 30_000) == {}
+    settled(net, entry(NOW + 20_000, "comsrv:2:m", _1=1, _2=2))
+    assert aged(net, NOW + 30_001) == {"total.total": Sample(3, NOW + 30_000, UNCERTAIN)}
+    assert aged(net, NOW + 31_000) == {}, "once"
+    assert aged(net, NOW + 40_000, _1001=NOW + 39_000) == {"total.total": Sample(3, NOW + 39_000)}, (
+        "the channel answers"
+    )
+    assert aged(net, NOW + 69_000, _1001=NOW + 39_000) == {"other.total": Sample(3, NOW + 50_000, UNCERTAIN)}
+    assert aged(net, NOW + 69_001, _1001=NOW + 39_000) == {"total.total": Sample(3, NOW + 69_000, UNCERTAIN)}
+    assert settled(net, entry(NOW + 70_000, _1=1, _2=2)) == {"total.total": Sample(3, NOW + 70_000)}, "a value"
+    assert aged(net, NOW + 100_001) == {"total.total": Sample(3, NOW + 100_000, UNCERTAIN)}
+
+
+def test_a_stale_input_holds_up_no_other_channel() -> None:
+    """Entries of other channels still go the fast way, and a good one makes its points good again."""
+    net = aging(total(), total("other", 2))
+    settled(net, entry(NOW, _1=1, _2=2), entry(NOW + 29_000, "comsrv:2:m", _1=1, _2=2))
+    assert set(aged(net, NOW + 30_001)) == {"total.total"}
+    assert [state.stale for state in net._keys.values()] == [2, 0]
+    settled(net, entry(NOW + 31_000, _1=5, _2=6))
+    assert [state.stale for state in net._keys.values()] == [0, 0]
+
+
+def test_a_points_own_age_counts_and_that_of_an_input_goes_before() -> None:
+    document = total(points=3)
+    document["inputs"][2]["max_age"] = 5
+    net = aging(document, ages={"comsrv:1001:m:1": 60_000, "comsrv:1001:m:3": 60_000})
+    settled(net, entry(NOW, _1=1, _2=2, _3=3))
+    ages = sorted((address_of(net, slot), age_ms) for slot, age_ms in net._ages.items())
+    assert ages == [("comsrv:1001:m:1", 60_000), ("comsrv:1001:m:2", 30_000), ("comsrv:1001:m:3", 5000)]
+    net.set_ages({"comsrv:1001:m:2": 1000})
+    assert net.overdue(NOW + 1001) == {"1001"}
+
+
+def test_the_output_of_a_model_that_nobody_computes_grows_old_and_setpoints_do_not() -> None:
+    sources = ["modsrv:gone:measurement:total", "comsrv:1001:a:1", "comsrv:1001:c:2"]
+    document = {
+        "name": "sums",
+        "inputs": [{"name": f"p{at}", "source": source} for at, source in enumerate(sources)],
+        "calculations": [{"id": "s", "function": "sum", "inputs": ["p0", "p1", "p2"]}],
+        "outputs": [{"field": "s", "source": "s"}],
+    }
+    net = aging(document, total("gone", enabled=False))
+    assert [address_of(net, slot) for slot in net._ages] == ["modsrv:gone:measurement:total"]
+
+
+def address_of(net: Network, slot: int) -> str:
+    return next(address for address, slots in net._slots.items() if slot in slots)

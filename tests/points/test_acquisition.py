@@ -261,3 +261,24 @@ async def test_a_bad_point_of_a_virtual_device_is_bad_alone(site: Site) -> None:
         await site.online("1")
         assert {n: p.quality for n, p in (await site.values("1")).items()} == {"2": Quality.GOOD}
         assert await site.plane.redis.hgetall(site.plane.keys.points_quality("1", "m")) == {b"1": b"bad"}
+
+
+async def test_points_of_a_channel_that_is_switched_off_and_those_it_has_no_more_are_uncertain(site: Site) -> None:
+    kept, gone = PointSpec(M, "1", mapping={"initial_value": 1}), PointSpec(M, "2", mapping={"initial_value": 2})
+    setpoint = PointSpec(Kind.ADJUSTMENT, "3")
+    await site.store.put([virtual_channel("1", kept, gone, setpoint)])
+    async with site.running():
+        await site.online("1")
+        await site.board.write([Batch.of_channel("1", "a", {"3": 5})])
+        await site.store.put([virtual_channel("1", kept, setpoint)])
+
+        async def has(m: set[str], a: str) -> bool:
+            found = await site.values("1")
+            setpoints = await site.qualities("1", Kind.ADJUSTMENT)
+            return {f"{name} {point.quality}" for name, point in found.items()} == m and setpoints == {a}
+
+        await site.until(lambda: has({"1 good", "2 uncertain"}, "good"), "the dropped point uncertain")
+        await site.store.put([virtual_channel("1", kept, setpoint, enabled=False)])
+        await site.until(lambda: has({"1 uncertain", "2 uncertain"}, "uncertain"), "all of them uncertain")
+        await site.store.put([virtual_channel("1", kept, gone, setpoint)])
+        await site.until(lambda: has({"1 good", "2 good"}, "good"), "all of them good again")

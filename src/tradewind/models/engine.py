@@ -15,13 +15,16 @@ import structlog
 from tradewind.clock import Clock
 from tradewind.errors import Unavailable
 from tradewind.ids import short_random
+from tradewind.models.definitions import Definitions
 from tradewind.models.network import Network
 from tradewind.models.round import Outcome, RoundStore
 from tradewind.models.snapshot import read_samples
 from tradewind.models.state import restore
 from tradewind.models.store import ModelStore
-from tradewind.points.board import Board
-from tradewind.points.feed import FeedBatch, FeedReader
+from tradewind.points.address import MEASUREMENT
+from tradewind.points.board import Batch, Board
+from tradewind.points.channel_store import ChannelStore
+from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.tasks.leader import Leadership
@@ -31,6 +34,7 @@ log = structlog.get_logger(__name__)
 CONSUMER = "modsrv"
 TICK_S = 1.0
 ENTRIES = 500
+MODELS_A_LOOK = 1000
 
 
 class ModelStats(msgspec.Struct):
@@ -48,10 +52,18 @@ class ModelStats(msgspec.Struct):
 
 
 class ModelEngine:
-    """`entries`: how many entries of the feed make a round at most."""
+    """`entries`: how many entries of the feed make a round at most. `channels`: say which points have an age of their
+    own; without it `points.stale_s` counts for all."""
 
     def __init__(
-        self, plane: PointPlane, board: Board, store: ModelStore, *, engine_id: str = "", entries: int = ENTRIES
+        self,
+        plane: PointPlane,
+        board: Board,
+        store: ModelStore,
+        channels: ChannelStore | None = None,
+        *,
+        engine_id: str = "",
+        entries: int = ENTRIES,
     ) -> None:
         self.plane = plane
         self.id = engine_id or f"modsrv-{short_random()}"
@@ -59,6 +71,9 @@ class ModelEngine:
         self.is_leading = False
         self._board = board
         self._store = store
+        self._channels = channels
+        self._channels_word: bytes | None = None
+        self._told_ms = 0
         self._entries = entries
         self._ticked = 0.0
 
@@ -81,7 +96,11 @@ class ModelEngine:
             definitions = await self._store.load()
             for problem in definitions.problems:
                 log.warning("model_left_out", path=problem.path, code=problem.code, hint=problem.hint)
-            network = await self._start(Network(definitions.specs, self._refresh_ms()), is_followed=bool(has_cursor))
+            stale_ms = int(self.plane.settings.stale_s * 1000)
+            network = Network(definitions.specs, self._refresh_ms(), stale_ms=stale_ms)
+            self._channels_word = None
+            await self._start(network, is_followed=bool(has_cursor))
+            await self._mark_left(definitions, network)
             rounds = RoundStore(self.plane, self._board, network, self.id, epoch, definitions.version)
             log.info("models_computed", engine=self.id, models=len(network.names), epoch=epoch)
             self.stats = ModelStats(models=len(network.names))
@@ -100,7 +119,7 @@ class ModelEngine:
                 await rounds.close()
             await reader.close()
 
-    async def _start(self, network: Network, *, is_followed: bool) -> Network:
+    async def _start(self, network: Network, *, is_followed: bool) -> None:
         """Inputs stand where they stood at the cursor; those that nothing is known of, where the board has them."""
         with translated(self.plane.link):
             raw = await self.plane.redis.hgetall(self.plane.keys.model_states())
@@ -111,7 +130,25 @@ class ModelEngine:
                 network.preset(address, sample)
         network.preset_outputs(found)
         network.touch_all(await _now_ms(self.plane))
-        return network
+
+    async def _mark_left(self, definitions: Definitions, network: Network) -> None:
+        """Values of models that are off or cannot be read, and of outputs that a model has no more, are uncertain: this
+        engine speaks for all values of models that it does not mark. Raises Unavailable."""
+        keys, computed, names = self.plane.keys, set(network.output_addresses), list(definitions.models)
+        for start in range(0, len(names), MODELS_A_LOOK):
+            part = names[start : start + MODELS_A_LOOK]
+            found = await self.plane.home.ask([("HKEYS", keys.model_values(name, MEASUREMENT)) for name in part])
+            batches = []
+            for name, fields in zip(part, found, strict=True):
+                left = [
+                    field.decode()
+                    for field in fields
+                    if f"modsrv:{name}:{MEASUREMENT}:{field.decode()}" not in computed
+                ]
+                if left:
+                    batches.append(Batch.of_model(name, {}, quality=dict.fromkeys(left, "uncertain"), origin="modsrv"))
+            if batches:
+                await self._board.write(batches)
 
     async def _round(self, network: Network, rounds: RoundStore, reader: FeedReader) -> Outcome:
         wait_s = self._ticked + TICK_S - time.monotonic()
@@ -140,13 +177,21 @@ class ModelEngine:
         controls = network.control_addresses
         if controls:
             network.show(await read_samples(self.plane, controls))
+        await self._follow_ages(network)
         now = await _now_ms(self.plane)
         seen: dict[str, int] = {}
-        for channel in network.overdue(now):
+        for channel in network.overdue(now) - {""}:
             status = self.plane.keys.channel_status(channel)
             last = (await self.plane.at(channel).ask([("HGET", status, "last_ms")]))[0]
             seen[channel] = int(last) if last and last.isdigit() else 0
         network.age(now, seen)
+        self._told_ms = now
+
+    async def _follow_ages(self, network: Network) -> None:
+        """Points may get another `max_age_s`."""
+        if self._channels is not None and (word := await self._channels.word()) != self._channels_word:
+            network.set_ages(await self._channels.ages())
+            self._channels_word = word
 
     async def _finish(
         self, network: Network, rounds: RoundStore, batch: FeedBatch | None, *, is_tick: bool = False
@@ -157,6 +202,8 @@ class ModelEngine:
         outcome = await rounds.finished()
         if outcome is not Outcome.STORED:
             return outcome
+        if is_tick:
+            await self._speak_for_outputs(batch)
         rounds.begin(changes, batch.cursor if batch is not None else (), is_tick=is_tick)
         stats = self.stats
         stats.rounds += 1
@@ -168,6 +215,14 @@ class ModelEngine:
             newest = batch.entries[-1].ts_ms if batch.entries else 0
             stats.behind_ms = max(0, Clock().now_ms() - newest) if newest else 0
         return outcome
+
+    async def _speak_for_outputs(self, batch: FeedBatch | None) -> None:
+        """All outputs are what they should be: as of now, or of what was read last while there is more to read."""
+        ms = self._told_ms
+        if batch is not None and len(batch.entries) >= self._entries:
+            ms = min(ms, id_of(batch.entries[-1].id)[0])
+        with translated(self.plane.link):
+            await self.plane.redis.hset(self.plane.keys.models_status(), "last_ms", str(ms))
 
     def _watch_errors(self, network: Network) -> None:
         errors = network.errors()

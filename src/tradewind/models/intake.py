@@ -40,14 +40,15 @@ class Plan:
 
 class KeyState:
     """What is known of all slots of one key. `newest`: no sample of them is newer. `marks` counts changes that left one
-    not good; `cleaned` is what it was when all slots of the plan were good."""
+    not good; `cleaned` is what it was when all slots of the plan were good. `stale`: how many are past their age."""
 
-    __slots__ = ("cleaned", "index", "marks", "newest", "plan")
+    __slots__ = ("cleaned", "index", "marks", "newest", "plan", "stale")
 
     def __init__(self, index: dict[str, tuple[int, ...]]) -> None:
         self.index = index
         self.newest = 0
         self.marks = 0
+        self.stale = 0
         self.cleaned = -1
         self.plan: Plan | None = None
 

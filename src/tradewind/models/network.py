@@ -18,15 +18,28 @@ from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
 from tradewind.models.spec import ModelSpec
 from tradewind.points.address import CONTROL, MEASUREMENT
 from tradewind.points.feed import FeedEntry
+from tradewind.points.spec import Kind
 
+#: Kinds that somebody measures or computes: when nothing confirms them for long, they are stale.
+_MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
 _WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
 
 
 class Network:
-    """`refresh_ms`: an output within its deadband is written again after that time, so that it does not look stale."""
+    """`refresh_ms`: an output within its deadband is written again after that time, so that it does not look stale.
+    `stale_ms`: when a measured input is stale that has no age of its own (0: never); `ages`: address → ms, of points
+    that have one; an input's `max_age` goes before."""
 
-    def __init__(self, specs: Mapping[str, ModelSpec], refresh_ms: int = 10_000) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, ModelSpec],
+        refresh_ms: int = 10_000,
+        *,
+        stale_ms: int = 0,
+        ages: Mapping[str, int] | None = None,
+    ) -> None:
         self._refresh_ms = refresh_ms
+        self._stale_ms = stale_ms
         active = {name: spec for name, spec in specs.items() if spec.enabled}
         needs = {
             name: [m for m in (_model_of(item.address) for item in spec.inputs) if m] for name, spec in active.items()
@@ -45,11 +58,13 @@ class Network:
         self.qualities = [BAD] * size
         self.times = [0] * size
         self._stale: set[int] = set()
+        self._late: list[int] = []
         self._channel_of = ["" for _ in slots]
         for (address, _), slot in slots.items():
             service, entity, _, _ = address.split(":")
             self._channel_of[slot] = entity if service == "comsrv" else ""
-        self._aged = [(slot, age_ms) for (_, age_ms), slot in slots.items() if age_ms]
+        self._places = slots
+        self._seen: dict[str, int] = {}
         self._slots: dict[str, tuple[int, ...]] = {}
         for (address, _), slot in slots.items():
             self._slots[address] = (*self._slots.get(address, ()), slot)
@@ -82,6 +97,24 @@ class Network:
             if _model_of(address) not in active:
                 index.setdefault(key, {})[field] = found
         self._keys = {key: KeyState(fields) for key, fields in index.items()}
+        self._state_of: list[KeyState | None] = [None] * size
+        for state in self._keys.values():
+            for found in state.index.values():
+                for slot in found:
+                    self._state_of[slot] = state
+        self._own = frozenset(self.output_addresses)
+        self.set_ages(ages or {})
+
+    def set_ages(self, ages: Mapping[str, int]) -> None:
+        """Ages of points, which may change with their definitions."""
+        self._ages: dict[int, int] = {}
+        for (address, own_ms), slot in self._places.items():
+            kind = address.split(":")[2]
+            is_measured = kind in _MEASURED and address not in self._own
+            age_ms = own_ms or (ages.get(address, self._stale_ms) if is_measured else 0)
+            if age_ms:
+                self._ages[slot] = age_ms
+        self._calm_ms = 0
 
     def _find_exact(self, needs: Mapping[str, Sequence[str]]) -> frozenset[int]:
         exact: set[str] = set()
@@ -140,7 +173,7 @@ class Network:
             return
         if entry.is_event:
             self._begin_event(state, entry)
-        if is_plain(entry) and entry.ts_ms >= state.newest and not self._stale:
+        if is_plain(entry) and entry.ts_ms >= state.newest and not state.stale:
             self._apply_plain(state, entry)
         else:
             self._apply_one_by_one(state, entry)
@@ -165,7 +198,8 @@ class Network:
         for field, text in quality.items():  # what is left came without a value
             for slot in state.index.get(field, ()):
                 self.qualities[slot] = _WORDS[text]
-                self._stale.discard(slot)
+                self._set_stale(slot, False)
+                self._calm_ms = 0  # it is as old as it was
                 self._touch(slot, entry.ts_ms)
 
     def _apply_plain(self, state: KeyState, entry: FeedEntry) -> None:
@@ -204,7 +238,8 @@ class Network:
             for at in self._other_readers[slot]:
                 if self._touched.get(at, -1) < ts_ms:
                     self._touched[at] = ts_ms
-            self._stale.discard(slot)
+            if slot in self._stale:
+                self._set_stale(slot, False)
 
     def show(self, found: Mapping[str, Sample]) -> None:
         """What the board shows, by address: takes in what is new in it."""
@@ -216,27 +251,47 @@ class Network:
                     self._note(address, sample.ts_ms)
 
     def overdue(self, now_ms: int) -> set[str]:
-        """Channels with points past their age: only when they last answered tells whether those are stale."""
-        return {
-            self._channel_of[slot]
-            for slot, age_ms in self._aged
-            if self.times[slot] + age_ms < now_ms and self._channel_of[slot]
-        }
+        """Channels with points past their age: only when they last answered tells whether those are stale. `` for
+        inputs that no channel speaks for."""
+        if now_ms <= self._calm_ms:
+            return {self._channel_of[slot] for slot in self._stale}
+        ends = {slot: self._since(slot) + age_ms for slot, age_ms in self._ages.items()}
+        self._late = [slot for slot, end_ms in ends.items() if end_ms < now_ms]
+        # Values only get newer: until then no other one can be past its age.
+        self._calm_ms = min((end_ms for end_ms in ends.values() if end_ms >= now_ms), default=now_ms)
+        return {self._channel_of[slot] for slot in self._late}
 
     def age(self, now_ms: int, seen: Mapping[str, int]) -> None:
         """Values past their age become uncertain, as of the moment when they did. `seen`: when channels last answered;
         their unchanged points are as fresh as that."""
-        for slot, age_ms in self._aged:
-            since = max(self.times[slot], seen.get(self._channel_of[slot], 0))
-            if since + age_ms < now_ms:
+        if not self._late:
+            self.overdue(now_ms)
+        self._seen.update(seen)
+        for slot in {*self._late, *self._stale}:
+            since, age_ms = self._since(slot), self._ages.get(slot, 0)
+            if age_ms and since + age_ms < now_ms:
                 if self.qualities[slot] == GOOD:
                     self.qualities[slot] = UNCERTAIN
-                    self._stale.add(slot)
+                    self._set_stale(slot, True)
                     self._touch(slot, since + age_ms)
-            elif slot in self._stale:
-                self._stale.remove(slot)
-                self.qualities[slot] = GOOD
-                self._touch(slot, since)
+            else:
+                self._calm_ms = min(self._calm_ms, since + age_ms)
+                if slot in self._stale:
+                    self._set_stale(slot, False)
+                    self.qualities[slot] = GOOD
+                    self._touch(slot, since)
+        self._late = []
+
+    def _since(self, slot: int) -> int:
+        return max(self.times[slot], self._seen.get(self._channel_of[slot], 0))
+
+    def _set_stale(self, slot: int, is_stale: bool) -> None:
+        if is_stale is (slot in self._stale):
+            return
+        (self._stale.add if is_stale else self._stale.discard)(slot)
+        state = self._state_of[slot]
+        if state is not None:
+            state.stale += 1 if is_stale else -1
 
     def _touch(self, slot: int, ts_ms: int) -> None:
         for at in self._exact_readers[slot]:

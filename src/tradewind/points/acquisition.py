@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 import msgspec
@@ -16,7 +16,7 @@ import structlog
 
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.ids import short_random
-from tradewind.points.board import Board
+from tradewind.points.board import Batch, Board
 from tradewind.points.channel_bench import Bench, CommandSource
 from tradewind.points.channel_claim import ClaimKeeper
 from tradewind.points.channel_push import PushWatch
@@ -27,7 +27,7 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH, DriverRegistry
 from tradewind.points.owed_run import channels_owed
 from tradewind.points.plane import PointPlane
-from tradewind.points.spec import ChannelSpec
+from tradewind.points.spec import ChannelSpec, Kind, Quality
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import is_wrong_type
 
@@ -151,10 +151,12 @@ class Acquisition:
 
     async def _keep(self, channel: str, post: _Post) -> None:
         """One runner after the other, as long as there should be one."""
+        served: ChannelSpec | None = None
         try:
             while post.spec is not None:
                 post.changed.clear()
-                await self._serve(post.spec, post)
+                served = post.spec
+                await self._serve(served, post)
                 if not post.changed.is_set():  # it failed by itself, which no runner should
                     await asyncio.sleep(1)
         except BaseException:
@@ -164,12 +166,36 @@ class Acquisition:
             del self._posts[channel]
             spec, claims = self._specs.get(channel), self._claims
             is_off = spec is None or not spec.enabled
+            if is_off and served is not None and self._is_held(channel):
+                await self._mark(channel, {(point.kind, point.id) for point in served.points})
             await self._book.close(channel, is_removed=spec is None, is_ours=self._is_held(channel), is_off=is_off)
             spec = self._specs.get(channel)
             is_off = (spec is None or not spec.enabled) and channel not in self._owed
             if claims is not None and (is_off or channel in claims.leaving):
                 claims.release(channel)
             self._settle()  # it may be wanted again already
+
+    async def _mark_undeclared(self, spec: ChannelSpec) -> None:
+        """Values of points that the channel has no more would look as fresh as the channel."""
+        declared = {(point.kind, point.id) for point in spec.points}
+        keys = self._plane.keys
+        try:
+            found = await self._plane.at(spec.id).ask([("HKEYS", keys.points(spec.id, kind)) for kind in Kind])
+        except Unavailable as error:
+            log.warning("channel_values_not_marked", channel=spec.id, error=error.message)
+            return
+        stored = {(kind, name.decode()) for kind, names in zip(Kind, found, strict=True) for name in names}
+        await self._mark(spec.id, stored - declared)
+
+    async def _mark(self, channel: str, points: Set[tuple[Kind, str]]) -> None:
+        """Nobody refreshes these any more: they are uncertain, and keep value and time."""
+        uncertain = Quality.UNCERTAIN.value
+        marks = {kind: {point: uncertain for its, point in sorted(points) if its is kind} for kind in Kind}
+        batches = [Batch.of_channel(channel, kind, {}, quality=found) for kind, found in marks.items() if found]
+        try:
+            await self._bench.board.write(batches)
+        except TradewindError as error:
+            log.warning("channel_values_not_marked", channel=channel, error=error.message)
 
     def _is_held(self, channel: str) -> bool:
         return self._claims is not None and channel in self._claims.held
@@ -182,6 +208,8 @@ class Acquisition:
         points = sum(point.kind in READ_KINDS for point in spec.points)
         status = ChannelStatus(spec.id, self.owner, points, self._plane.clock.now_ms())
         self._book.open(status)
+        if spec.protocol != PUSH:
+            await self._mark_undeclared(spec)
         runner: ChannelRunner | PushWatch
         if spec.protocol == PUSH:
             runner = PushWatch(spec, self._bench.board, status)

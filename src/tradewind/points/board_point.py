@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tradewind.points.address import CONTROL, Address
+from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
 
 Describe = Callable[[Address], PointSpec | None]
@@ -16,8 +16,8 @@ Describe = Callable[[Address], PointSpec | None]
 Text = bytes | str
 Column = Sequence[Text | None]
 
-#: Kinds that somebody measures: when nothing confirms them for long, they are stale.
-_MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
+#: Kinds that somebody measures or computes: when nothing confirms them for long, they are stale.
+_MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD.value, Quality.UNCERTAIN.value, Quality.BAD.value
 _WORDS: dict[Text | None, str] = {None: _GOOD, _UNCERTAIN: _UNCERTAIN, _BAD: _BAD}
 _WORDS |= {word.encode(): word for word in (_UNCERTAIN, _BAD)}
@@ -39,7 +39,8 @@ class PointValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """`now`, and when the channel last answered (0: not known): its unchanged points are as fresh as that.
+    """`now`, and when the channel (or the engine of models) last answered (0: not known): its unchanged points are as
+    fresh as that.
     `stale_ms`: when a measured point is stale that does not say so itself."""
 
     now: int
@@ -61,7 +62,7 @@ def points_of(
     if kind == CONTROL:
         parts = [_control_parts(value) for value in values]
         values, times = [value for value, _ in parts], [ts for _, ts in parts]
-    usual = moment.stale_ms if service == "comsrv" and kind in _MEASURED else None
+    usual = moment.stale_ms if kind in _MEASURED else None
     now, answered, prefix = moment.now, moment.answered, f"{key}:"
 
     def judge(ts: Text | None) -> tuple[int | None, int | None, bool]:

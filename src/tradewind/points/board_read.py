@@ -47,7 +47,7 @@ class BoardReader:
             for key in keys:
                 values, times, words = next(replies), next(replies), next(replies)
                 fields = [wanted[at].field for at in by_key[key]]
-                moment = self._moment(key, now, replies)
+                moment = self._moment(now, replies)
                 points = points_of(key, fields, values, times, words, moment, self._describe)
                 found.update(zip(by_key[key], points, strict=True))
         return [found[at] for at in range(len(wanted))]
@@ -124,7 +124,7 @@ class BoardReader:
         found: list[PointValue] = []
         for key in keys:
             values, times, words = _hash(next(replies)), _hash(next(replies)), _hash(next(replies))
-            moment = self._moment(key, now, replies)
+            moment = self._moment(now, replies)
             if values:
                 found += self._points(key, values, times, words, moment, is_numbered=bool(channel))
         return found
@@ -140,9 +140,9 @@ class BoardReader:
         return points_of(key, fields, list(map(values.get, fields)), each, marks, moment, self._describe)
 
     def _status_of(self, key: str) -> str:
-        """Models have no status: their own hash has no such field."""
+        """The hash whose `last_ms` tells until when all values of that key are what they should be."""
         channel = channel_of(key)
-        return self.plane.keys.channel_status(channel) if channel else self._names(key)[2]
+        return self.plane.keys.channel_status(channel) if channel else self.plane.keys.models_status()
 
     def _names(self, key: str) -> tuple[str, str, str, str]:
         """The hash of that key, its times, its qualities, its mark."""
@@ -164,16 +164,15 @@ class BoardReader:
 
     def _status(self, key: str) -> list[tuple[Any, ...]]:
         """What tells when the channel of that key last answered: its unchanged points are as fresh as that."""
-        channel = channel_of(key)
-        return [("HGET", self.plane.keys.channel_status(channel), "last_ms")] if channel else []
+        return [("HGET", self._status_of(key), "last_ms")]
 
     def _now(self, reply: Sequence[bytes]) -> int:
         fixed = self.plane.clock.now_arg()
         return int(fixed) if fixed else int(reply[0]) * 1000 + int(reply[1]) // 1000
 
-    def _moment(self, key: str, now: int, replies: Iterator[Any]) -> Moment:
-        """Takes the status that was asked for a key of a channel."""
-        answered = next(replies) if channel_of(key) else None
+    def _moment(self, now: int, replies: Iterator[Any]) -> Moment:
+        """Takes the status that was asked for."""
+        answered = next(replies)
         return Moment(now, int(answered) if answered and answered.isdigit() else 0, self._stale_ms)
 
 

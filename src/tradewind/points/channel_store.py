@@ -133,6 +133,21 @@ class ChannelStore:
         found = _readable({name.decode(errors="replace"): text for name, text in stored.items()})
         return sorted(found, key=lambda channel: (int(channel.id), channel.id))
 
+    async def ages(self) -> dict[str, int]:
+        """Address → ms, of points with a `max_age_s` of their own. Raises Unavailable."""
+        return {
+            f"comsrv:{channel.id}:{point.kind}:{point.id}": int(point.max_age_s * 1000)
+            for channel in await self.list()
+            for point in channel.points
+            if point.max_age_s is not None
+        }
+
+    async def word(self) -> bytes:
+        """Changes with every change of a definition. Raises Unavailable."""
+        with translated(self._link):
+            found: bytes | None = await self._redis.hget(self._keys[1], _WORD)
+        return found or b""
+
     async def watch(self, every_s: float = 1.0) -> AsyncIterator[ChannelChange]:
         """At once what there is, then each change within about `every_s`. Does not end; waits while Redis is away."""
         known: dict[str, str] = {}

@@ -374,6 +374,10 @@ class Keys:
         """string; how often models or templates were changed: the notice to read them again. No TTL. model_change."""
         return f"{self.p}models:version"
 
+    def models_status(self) -> str:
+        """hash; last_ms: until when the values of all models are what they should be, as a channel's last_ms. Written once a second. No TTL. The model engine."""
+        return f"{self.p}models:status"
+
     def models_leader(self) -> str:
         """string; id of the process that computes the models. 10 s, renewed. Leadership."""
         return f"{self.p}models:leader"

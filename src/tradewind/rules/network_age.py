@@ -5,26 +5,29 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 
-from tradewind.points.address import Address
+from tradewind.points.address import MEASUREMENT, Address
 from tradewind.points.spec import Kind
 from tradewind.rules.timer import moved_ms
 
-_AGING = frozenset((Kind.MEASUREMENT, Kind.SIGNAL))
+_AGING = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
+#: Stands for a channel where a source is the output of a model: who computes the models speaks for all of them.
+MODELS = "modsrv"
 
 
 class Ages:
-    """`times`: of the newest samples, by slot, kept by the network. Only points of kind m and s grow old."""
+    """`times`: of the newest samples, by slot, kept by the network. Only points of kind m and s and outputs of models
+    grow old."""
 
     def __init__(self, slots: Mapping[str, int], times: Sequence[int], stale_ms: int, ages: Mapping[str, int]) -> None:
         self._times = times
         self._ages: dict[int, int] = {}
         self._channels: dict[int, str] = {}
         for text, slot in slots.items():
-            if text.startswith("comsrv:"):
+            if not text.startswith("alarm:"):
                 address = Address.parse(text)
                 if address.kind in _AGING:
                     self._ages[slot] = ages.get(text, stale_ms)
-                    self._channels[slot] = address.entity
+                    self._channels[slot] = address.entity if address.is_point else MODELS
         self._seen = dict.fromkeys(self._ages, -1)
         # Of samples that came before the clock was set: their time, and what that is by the clock as it is now.
         self._moved: dict[int, tuple[int, int]] = {}

@@ -11,6 +11,7 @@ from tradewind.points.address import CONTROL, Address
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import ControlValue
 from tradewind.redis.connection import translated
+from tradewind.rules.network_age import MODELS
 from tradewind.rules.verdict import Sample
 
 
@@ -36,10 +37,12 @@ async def read_rule_samples(plane: PointPlane, addresses: Iterable[str]) -> dict
 
 
 async def channels_seen(plane: PointPlane, channels: Iterable[str]) -> dict[str, int]:
-    """When each channel last answered, 0 if that is not known. Raises Unavailable."""
+    """When each channel last answered, or the engine of models; 0 if that is not known. Raises Unavailable."""
     seen: dict[str, int] = {}
     for channel in channels:
-        last = (await plane.at(channel).ask([("HGET", plane.keys.channel_status(channel), "last_ms")]))[0]
+        is_model = channel == MODELS
+        status = plane.keys.models_status() if is_model else plane.keys.channel_status(channel)
+        last = (await plane.at("" if is_model else channel).ask([("HGET", status, "last_ms")]))[0]
         seen[channel] = int(last) if last and last.isdigit() else 0
     return seen
 

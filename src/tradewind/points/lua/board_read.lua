@@ -1,6 +1,6 @@
 #!lua
 -- Read whole hashes of one channel or model, packed: a third of the replies that HGETALL gives, which is what a read costs.
--- KEYS per hash: values, times, qualities, status of the channel
+-- KEYS per hash: values, times, qualities, status of the channel or of the models
 -- ARGV 1 points that a hash may have at most
 -- Returns {seconds, microseconds, then per hash: values as msgpack {id, value, …}, times as msgpack or one time that all have,
 --   qualities as msgpack or '', ms when the channel last answered or ''}; nil when a hash has more points.
