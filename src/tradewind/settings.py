@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,6 +40,17 @@ def _split(value: Any) -> Any:
 
 
 Words = Annotated[list[str], BeforeValidator(_split)]
+
+
+def _check_places(entries: list[str]) -> list[str]:
+    for entry in entries:
+        if "/" in entry:
+            ip_network(entry, strict=False)
+    return entries
+
+
+#: Hosts, addresses and networks (`10.0.0.0/8`) that a guard lets through.
+Places = Annotated[Words, AfterValidator(_check_places)]
 Count = Annotated[int, Field(gt=0)]
 CountOrNone = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -140,6 +152,7 @@ class TaskSettings(_Group):
     high_share: Count = 4
     max_payload_bytes: Count = 1_000_000
     dead_keep: CountOrNone = 10_000
+    http_workers_allow: Places = ["127.0.0.0/8", "::1/128"]
 
 
 class SignalSettings(_Group):
@@ -158,6 +171,7 @@ class FlowSettings(_Group):
     max_nodes: Count = 100_000
     outbox_max: Count = 100_000
     code_nodes: bool = False
+    http_allow: Places = []
 
 
 class PointSettings(_Group):
@@ -209,7 +223,7 @@ class NotifySettings(_Group):
     `max_attempts`: with the waits between them these are about a day."""
 
     allow_private: bool = False
-    allow_hosts: Words = []
+    allow_hosts: Places = []
     timeout_s: Seconds = 10
     max_attempts: Count = 400
     group_wait_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5

@@ -27,7 +27,7 @@ from tradewind.flows.start_task import use_flows
 from tradewind.flows.store import FlowStore
 from tradewind.flows.terminate_watch import TerminateWatch
 from tradewind.flows.trigger_watch import TriggerWatch
-from tradewind.nodes import python_node  # its package registers the built-in nodes
+from tradewind.nodes import http_request, python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
 from tradewind.recovery.service import Recovery
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
@@ -100,6 +100,7 @@ class Station:
         self._health = StationHealth(self.plane, facts, sql, self.control, looks)
         discover()
         python_node.allow(settings.flows.code_nodes)
+        http_request.allow(settings.flows.http_allow)
         use_points(self.points)
         use_flows(self.flows)
 

@@ -16,7 +16,7 @@ from tests.servers import Server
 from tradewind.flows.call import Arrived
 from tradewind.flows.node_registry import node_types
 from tradewind.flows.spec import Handle, NodeType
-from tradewind.nodes import python_node
+from tradewind.nodes import http_request, python_node
 from tradewind.nodes.points import use_points
 from tradewind.points.board import Batch
 from tradewind.redis.connection import open_link
@@ -115,6 +115,7 @@ async def test_an_example_is_true(example: dict[str, Any]) -> None:
     python_node.allow(True)
     host = Host({"double": double})
     try:
+        http_request.allow(["127.0.0.1"])
         with serve() as web:
             web.json("/prices/BTC%2FUSD", {"close": 1.5})
             config = json.loads(json.dumps(example["config"]).replace(EXAMPLE_HOST, web.address))
@@ -122,6 +123,7 @@ async def test_an_example_is_true(example: dict[str, Any]) -> None:
             result = await to_end(new_call(example["type"], config, arrivals(example)), host)
     finally:
         python_node.allow(before)
+        http_request.allow([])
     sent = payloads(result)
     if example["type"] == "http_request":
         del sent["response"]["headers"]

@@ -13,14 +13,19 @@ from tests.nodes.host import new_call, once, outputs, payloads, problems
 from tests.nodes.web import Web, serve
 from tradewind.flows.node_errors import NodeException, NodeResourceException, NodeTimeoutException
 from tradewind.http_guard import is_refused
+from tradewind.nodes import http_request
 from tradewind.nodes.http_request import HttpRefused
 from tradewind.tasks.running import Abort, Retry
 
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    with serve() as web:
-        yield web
+    http_request.allow(["127.0.0.1"])
+    try:
+        with serve() as web:
+            yield web
+    finally:
+        http_request.allow([])
 
 
 async def call(config: dict[str, Any], inputs: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -170,14 +175,43 @@ async def test_a_redirect_keeps_to_http(web: Web, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["169.254.77.77", "2852015437", "0xa9fe4d4d", "[::ffff:169.254.77.77]", "[fe80::1]", "0251.0376.19789"]
-)
-async def test_link_local_addresses_are_never_called(web: Web, host: str) -> None:
+    "host",
+    [
+        "169.254.77.77", "2852015437", "0xa9fe4d4d", "[::ffff:169.254.77.77]", "[fe80::1]", "0251.0376.19789",
+        "100.100.100.200", "[fd00:ec2::254]", "168.63.129.16", "192.0.0.192", "metadata.google.internal",
+        "METADATA.goog.", "127.0.0.2", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.2]", "localhost", "2130706434",
+    ],
+)  # fmt: skip
+async def test_metadata_and_this_machine_are_never_called(web: Web, host: str) -> None:
     error = await failure({"url": f"http://{host}/", "timeout": 5})
-    assert isinstance(error, HttpRefused) and "link-local" in str(error)
+    assert isinstance(error, HttpRefused) and "no request goes there" in str(error)
     web.text("/", "", 302, Location=f"http://{host}/")
     error = await failure({"url": web.address + "/", "timeout": 5})
-    assert isinstance(error, HttpRefused) and "link-local" in str(error)
+    assert isinstance(error, HttpRefused) and "no request goes there" in str(error)
+
+
+async def test_a_network_that_the_setting_names_is_called(web: Web) -> None:
+    http_request.allow(["127.0.0.0/8"])
+    web.text("/a", "here")
+    assert (await call({"url": web.address + "/a"}))["body"] == "here"
+    http_request.allow([])
+    assert isinstance(await failure({"url": web.address + "/a"}), HttpRefused)
+    assert len(web.asked) == 1
+
+
+async def test_a_redirect_to_another_origin_takes_no_headers_along(web: Web) -> None:
+    headers = {"X-Api-Key": "secret", "Authorization": "Bearer secret", "Cookie": "a=secret", "Content-Type": "text/x"}
+    with serve() as other:
+        web.text("/same", "", 307, Location="/end")
+        web.text("/away", "", 307, Location=other.address + "/end")
+        web.text("/end", "here")
+        other.text("/end", "there")
+        config = {"method": "POST", "headers": headers, "body": "b"}
+        assert (await call({"url": web.address + "/same", **config}))["body"] == "here"
+        assert web.asked[-1][2]["x-api-key"] == "secret"
+        assert (await call({"url": web.address + "/away", **config}))["body"] == "there"
+        got = other.asked[-1][2]
+        assert "secret" not in str(got) and got["content-type"] == "text/x"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +219,8 @@ async def test_link_local_addresses_are_never_called(web: Web, host: str) -> Non
     [
         ("169.254.0.1", True), ("169.253.0.1", False), ("127.0.0.1", False), ("10.0.0.1", False),
         ("::ffff:169.254.1.1", True), ("::169.254.1.1", True), ("2002:a9fe:a9fe::1", True),
-        ("64:ff9b::a9fe:a9fe", True), ("fe80::1%eth0", True), ("fd00:ec2::254", True),
+        ("64:ff9b::a9fe:a9fe", True), ("fe80::1%eth0", True), ("fd00:ec2::254", True), ("100.100.100.200", True),
+        ("fd20:ce::254", True), ("168.63.129.16", True), ("192.0.0.192", True), ("100.100.100.201", False),
         ("::1", False), ("2606:4700::1", False),
     ],
 )  # fmt: skip

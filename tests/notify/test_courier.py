@@ -131,6 +131,23 @@ async def test_a_service_over_http_is_used(web: Web) -> None:
     assert json.loads(web.asked[0][3])["title"] == "[High] Öl <b>heiß</b>"
 
 
+async def test_a_service_over_http_asks_no_proxy_of_the_environment(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy would hide from the guard where the call goes."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    web.text("/hook", "ok")
+    await Courier(HOME).deliver(Target(web.address.replace("http", "json") + "/hook"), a_parcel())
+    assert len(web.asked) == 1
+
+
+async def test_the_answer_of_a_service_is_bounded(web: Web) -> None:
+    web.packed("/hook", b" " * 50_000_000)
+    failed = await failure(Target(web.address.replace("http", "json") + "/hook"))
+    assert len(web.asked) == 1 and str(failed)
+
+
 async def test_a_service_that_hangs_is_given_up_and_not_piled_up(web: Web) -> None:
     courier = Courier(NotifySettings(allow_private=True, timeout_s=0.4))
     target = Target(web.address.replace("http", "json") + "/hang?rto=20")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import time
 import urllib.request
@@ -47,6 +48,8 @@ class Service:
                 self.asked.append(body)
                 status, data = await self._answer(body, reader)
                 more = "Location: /elsewhere\r\n" if status == 302 else ""
+                if data[:2] == b"\x1f\x8b":
+                    more += "Content-Encoding: gzip\r\n"
                 writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(data)}\r\n{more}\r\n".encode() + data)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -177,7 +180,7 @@ async def test_answers_and_what_becomes_of_them(shop: Workshop, service: Service
         assert (error.status, says in error.error["message"]) == (Status.DEAD, True), (word, error.error)
         assert [call["attempt"] for call in service.calls(often[word].id)] == [1, 2]
         assert await once[word].result(20) == "second"
-    for word, says in (("e400", "400: bad symbol"), ("e302", "302"), ("large", "1000003 bytes")):
+    for word, says in (("e400", "400: bad symbol"), ("e302", "302"), ("large", "larger than 1000000 bytes")):
         error = await failure(final[word])
         assert (error.status, says in error.error["message"]) == (Status.FAILED, True), (word, error.error)
         assert len(service.calls(final[word].id)) == 1
@@ -295,3 +298,40 @@ async def test_a_service_registers_through_the_api(service: Service, tmp_path: P
         beat = await asyncio.to_thread(post, f"{workers}/svc/heartbeat", {"generation": told["generation"]})
         assert beat == {"status": "active"}
         assert await asyncio.to_thread(station.stop) == 0
+
+
+async def test_a_packed_answer_is_bounded_while_it_is_unpacked(shop: Workshop, service: Service) -> None:
+    await register(shop, service)
+    service.by_word["bomb"] = [(200, gzip.compress(b" " * 50_000_000, 9))]
+    service.by_word["packed"] = [(200, gzip.compress(b'{"result": 7}'))]
+    bomb = await shop.client.submit("price", "bomb", max_attempts=5)
+    assert "larger than 1000000 bytes" in (await failure(bomb)).error["message"]
+    assert len(service.calls(bomb.id)) == 1
+    assert await (await shop.client.submit("price", "packed")).result(20) == 7
+
+
+@pytest.mark.parametrize(
+    "address", ["http://169.254.169.254", "http://[fd00:ec2::254]", "http://metadata.google.internal"]
+)
+async def test_no_call_goes_to_where_clouds_keep_credentials(shop: Workshop, address: str) -> None:
+    nowhere = Service()
+    nowhere.address = address
+    await register(shop, nowhere)
+    task = await failure(await shop.client.submit("price", "x", max_attempts=5))
+    assert "no request goes there" in task.error["message"] and "http_workers_allow" in task.error["message"]
+
+
+async def test_a_worker_on_this_machine_can_be_refused_and_no_proxy_is_asked(
+    redis_7: servers.Server, key_prefix: str, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    async with workshop(redis_7.url, key_prefix) as shop:
+        await register(shop, service)
+        assert await (await shop.client.submit("price", "x")).result(20) == "done"
+    async with workshop(redis_7.url, key_prefix + "2:", tasks={"http_workers_allow": []}) as shop:
+        await register(shop, service)
+        task = await failure(await shop.client.submit("price", "x"))
+        assert "no request goes there" in task.error["message"]
+        assert len(service.asked) == 1

@@ -24,6 +24,7 @@ from tradewind.clock import iso
 from tradewind.errors import Invalid
 from tradewind.history.influx_answer import NotFinite, Table, read_message, tables_of, tables_of_packed
 from tradewind.history.sink import SinkAway
+from tradewind.http_guard import BadAnswer, read_answer
 from tradewind.settings import InfluxSettings, mask_url
 
 CONNECT_S = 5.0
@@ -31,6 +32,9 @@ WRITE_S = 10.0
 QUERY_S = 30.0
 KEEP_ALIVE_S = 60.0
 CHUNK_ROWS = 10_000
+#: Bounds of what is kept of an answer: a message, and a piece of a result.
+MAX_MESSAGE_BYTES = 1_000_000
+MAX_PIECE_BYTES = 256_000_000
 MAX_RETRY_AFTER_S = 3600.0
 _WORDS = (
     ("field type conflict", "type_conflict"),
@@ -113,14 +117,14 @@ class InfluxHttp:
 
     async def write(self, body: bytes) -> Rejection | None:
         """None when all lines are stored. Raises SinkAway."""
-        response = await self._write(body)
-        if response.status_code == 404 and not self.is_v2 and "database not found" in response.text:
+        response, said = await self._write(body)
+        if response.status_code == 404 and not self.is_v2 and b"database not found" in said:
             await self._create_database()
-            response = await self._write(body)
+            response, said = await self._write(body)
         status = response.status_code
         if status == 204:  # any other one, a page of a proxy, say, does not mean that lines are stored
             return None
-        message = read_message(response.content, response.headers)
+        message = read_message(said, response.headers)
         if status == 413:
             return Rejection("too_large", message)
         if status in (400, 422):
@@ -140,6 +144,8 @@ class InfluxHttp:
                 rest = b""
                 async for part in response.aiter_raw():
                     *lines, rest = (rest + part).split(b"\n")
+                    if len(rest) > MAX_PIECE_BYTES:
+                        raise self._not_influx(f"a piece of more than {MAX_PIECE_BYTES} bytes")
                     for line in lines:
                         _hand_on(tables_of(line), each)
                 _hand_on(tables_of(rest), each)
@@ -150,7 +156,7 @@ class InfluxHttp:
         """The same as one piece of msgpack, which knows numbers that are not finite where JSON does not."""
         try:
             async with self._stream(text, "application/x-msgpack", None) as response:
-                _hand_on(tables_of_packed(await response.aread()), each)
+                _hand_on(tables_of_packed(await read_answer(response, MAX_PIECE_BYTES)), each)
         except msgspec.DecodeError as error:
             raise self._not_influx(str(error)) from error
 
@@ -160,9 +166,12 @@ class InfluxHttp:
         body = {"start": "1970-01-01T00:00:00Z", "stop": iso(to_ms - 1), "predicate": predicate}
         params = {"bucket": self._settings.bucket, "org": self._settings.org}
         async with self._guarded(self._query_s):
-            response = await self._open_client.post("/api/v2/delete", params=params, json=body, timeout=self._query_s)
+            request = self._open_client.build_request(
+                "POST", "/api/v2/delete", params=params, json=body, timeout=self._query_s
+            )
+            response, said = await self._ask_small(request)
         if not 200 <= response.status_code < 300:
-            raise self._away(response, read_message(response.content, response.headers))
+            raise self._away(response, read_message(said, response.headers))
 
     @property
     def _open_client(self) -> httpx.AsyncClient:
@@ -170,11 +179,21 @@ class InfluxHttp:
             raise SinkAway("the connection to InfluxDB is not open", code="sink_closed")
         return self._client
 
-    async def _write(self, body: bytes) -> httpx.Response:
+    async def _ask_small(self, request: httpx.Request) -> tuple[httpx.Response, bytes]:
+        """An answer that is a message at most."""
+        response = await self._open_client.send(request, stream=True)
+        try:
+            return response, await read_answer(response, MAX_MESSAGE_BYTES)
+        finally:
+            await response.aclose()
+
+    async def _write(self, body: bytes) -> tuple[httpx.Response, bytes]:
         headers = {"Content-Type": "text/plain; charset=utf-8"} | ({"Content-Encoding": "gzip"} if self.is_gzip else {})
         async with self._guarded(self._timeout_s):
-            return await self._open_client.post(
-                self._write_path, params=self._write_params, content=body, headers=headers
+            return await self._ask_small(
+                self._open_client.build_request(
+                    "POST", self._write_path, params=self._write_params, content=body, headers=headers
+                )
             )
 
     async def _create_database(self) -> None:
@@ -195,7 +214,7 @@ class InfluxHttp:
             response = await self._open_client.send(request, stream=True)
             try:
                 if response.status_code != 200:
-                    message = read_message(await response.aread(), response.headers)
+                    message = read_message(await read_answer(response, MAX_MESSAGE_BYTES), response.headers)
                     if response.status_code == 400:
                         raise _refused_question(message)
                     raise self._away(response, message)
@@ -214,6 +233,8 @@ class InfluxHttp:
             raise SinkAway(message, code="sink_timeout", hint="see what keeps the server busy") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
             raise SinkAway(f"no request to {self._name} can be made: {error}", hint="correct influx.url") from error
+        except BadAnswer as error:
+            raise self._not_influx(str(error)) from error
         except (httpx.HTTPError, OSError) as error:
             why = f"{type(error).__name__} {error}".strip()
             hint = "start the server, or correct influx.url"

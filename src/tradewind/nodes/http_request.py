@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import quote, urlsplit
@@ -15,7 +14,7 @@ from tradewind import codec
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.node import Node, Output, node
 from tradewind.flows.node_errors import NodeExecutionException, NodeResourceException, NodeTimeoutException
-from tradewind.http_guard import AddressRefused, GuardedTransport
+from tradewind.http_guard import AddressRefused, BadAnswer, Guard, GuardedTransport, crossing, guard_with, read_answer
 from tradewind.nodes import template
 from tradewind.tasks.running import Abort
 
@@ -23,6 +22,15 @@ MAX_BYTES = 1_000_000
 MAX_RETRY_AFTER_S = 3600
 _PASSING = frozenset({408, 425, 429})
 Status = Annotated[int, Meta(ge=100, le=599)]
+
+
+_guard = Guard()
+
+
+def allow(entries: Sequence[str]) -> None:
+    """What else may be called from this process: the setting `flows.http_allow`, told by the station."""
+    global _guard
+    _guard = guard_with(entries)
 
 
 class HttpRefused(NodeExecutionException, Abort):
@@ -37,7 +45,8 @@ class HttpRequest(Node):
     """Calls an HTTP service and sends its answer.
 
     Server errors (5xx, 408, 425, 429), timeouts and lost connections use the attempts that are left; other answers that
-    are not expected fail at once. Connects directly, never to link-local addresses. At most 1 MB is taken.
+    are not expected fail at once. Connects directly, never to this machine or to where clouds keep credentials, unless
+    `flows.http_allow` names the address. A redirect to another origin takes no headers along. At most 1 MB is taken.
     """
 
     url: Annotated[
@@ -81,7 +90,9 @@ class HttpRequest(Node):
 
     async def _fetch(self) -> tuple[int, httpx.Headers, bytes]:
         # One client per call: a pool would have to live as long as the loop, and nobody here sees its end.
-        async with httpx.AsyncClient(transport=GuardedTransport(), trust_env=False, timeout=self.timeout) as client:
+        async with httpx.AsyncClient(
+            transport=GuardedTransport(_guard), trust_env=False, timeout=self.timeout
+        ) as client:
             try:
                 request: httpx.Request | None = self._request(client)
                 for left in range(self.redirects, -1, -1):
@@ -89,11 +100,18 @@ class HttpRequest(Node):
                     response = await client.send(request, stream=True, follow_redirects=False)
                     request = response.next_request
                     if request is None or not left:
-                        return response.status_code, response.headers, await self._take(response)
+                        return response.status_code, response.headers, await read_answer(response, MAX_BYTES)
                     self._check_redirect(response.url, request.url)
+                    request = crossing(response.url, request)
                     await response.aclose()
                 raise AssertionError
-            except (AddressRefused, httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+            except (
+                AddressRefused,
+                BadAnswer,
+                httpx.InvalidURL,
+                httpx.UnsupportedProtocol,
+                httpx.LocalProtocolError,
+            ) as error:
                 raise self._refused(str(error)) from error
             except httpx.TimeoutException:
                 raise
@@ -126,26 +144,6 @@ class HttpRequest(Node):
     def _check_redirect(self, old: httpx.URL, new: httpx.URL) -> None:
         if new.scheme not in ("http", "https") or (old.scheme == "https" and new.scheme == "http"):
             raise self._refused(f"it redirects from {old.scheme} to {new.scheme}")
-
-    async def _take(self, response: httpx.Response) -> bytes:
-        """The body, unpacked, within the bound. Unpacked here because a packed bomb must not grow either."""
-        data = bytearray()
-        async for part in response.aiter_raw():
-            data += part
-            if len(data) > MAX_BYTES:
-                raise self._refused(f"the answer is larger than {MAX_BYTES} bytes")
-        packed = response.headers.get("content-encoding", "identity").lower()
-        if packed in ("gzip", "x-gzip", "deflate") and data:
-            try:
-                unpacked = zlib.decompressobj(wbits=47).decompress(bytes(data), MAX_BYTES + 1)
-            except zlib.error as error:
-                raise self._refused(f"the answer cannot be unpacked: {error}") from error
-            if len(unpacked) > MAX_BYTES:
-                raise self._refused(f"the answer is larger than {MAX_BYTES} bytes")
-            return unpacked
-        if packed != "identity" and data:
-            raise self._refused(f"the answer is packed as {packed}, which was not asked for")
-        return bytes(data)
 
     def _judge(self, status: int, headers: httpx.Headers, data: bytes) -> None:
         expected = self.expect_status if isinstance(self.expect_status, tuple) else (self.expect_status,)

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from tradewind.http_guard import NOT_PUBLIC, AddressRefused, Guard, is_refused
+from tradewind.http_guard import METADATA, NOT_PUBLIC, AddressRefused, Guard, guard_with
 from tradewind.settings import NotifySettings
 
+MAX_ANSWER = 1_000_000
 _WATCHED = ("socket.connect", "socket.sendto")
 # A context, not a thread: apprise hands work to threads of its own and takes the context along.
 _watch: ContextVar[Watch | None] = ContextVar("notify_watch", default=None)
@@ -25,8 +26,9 @@ _installing = threading.Lock()
 
 
 def guard_of(settings: NotifySettings) -> Guard:
-    allowed = frozenset(host.strip("[]").rstrip(".").lower() for host in settings.allow_hosts)
-    return Guard(() if settings.allow_private else NOT_PUBLIC, "not a public address", allowed)
+    if settings.allow_private:
+        return guard_with(settings.allow_hosts, METADATA, "where clouds keep credentials")
+    return guard_with(settings.allow_hosts, NOT_PUBLIC, "not a public address")
 
 
 class Watch:
@@ -59,7 +61,7 @@ class Watch:
         except ValueError:
             # The system would look it up after us, and might find another address than we did.
             raise AddressRefused(f"{host} is connected to by name; give its address or allow it") from None
-        if is_refused(str(ip), self.guard.refused) and not self.guard.allows(self.name):
+        if self.guard.refuses(str(ip)) and not self.guard.allows(self.name):
             name = self.name or host
             raise AddressRefused(f"{name} is at {host}, {self.guard.words}; no request goes there")
 
@@ -81,7 +83,30 @@ def _install() -> None:
     with _installing:
         if not _is_installed:
             sys.addaudithook(_hook)
+            _bound_requests()
             _is_installed = True
+
+
+def _bound_requests() -> None:
+    """For deliveries, `requests` (which apprise uses) asks no proxy of the environment, which would hide where a call
+    goes, and keeps no more of an answer than `MAX_ANSWER`, unpacked."""
+    from requests import exceptions, models, utils
+
+    bypasses, iterate = utils.should_bypass_proxies, models.Response.iter_content
+
+    def should_bypass(url: Any, no_proxy: Any) -> bool:
+        return _watch.get() is not None or bool(bypasses(url, no_proxy))
+
+    def iter_content(self: models.Response, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        size = 0
+        for part in iterate(self, *args, **kwargs):
+            size += len(part)
+            if size > MAX_ANSWER and _watch.get() is not None:
+                raise exceptions.ConnectionError(f"the answer is larger than {MAX_ANSWER} bytes")
+            yield part
+
+    utils.should_bypass_proxies = should_bypass
+    models.Response.iter_content = iter_content  # type: ignore[method-assign]
 
 
 def _hook(event: str, args: tuple[Any, ...]) -> None:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from tradewind.errors import Invalid, Problem
-from tradewind.http_guard import Guard, is_refused
+from tradewind.http_guard import Guard
 from tradewind.ids import ID
 from tradewind.notify.message import LEVELS, level_of
 from tradewind.notify.policy import Match, Policy, QuietHours, Route, Step, Target
@@ -120,7 +120,7 @@ class _Reader:
             ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             return  # a name is looked up when it is called
-        if not self._guard.allows(host) and is_refused(host, self._guard.refused):
+        if not self._guard.allows(host) and self._guard.refuses(host):
             hint = f"{host} is {self._guard.words}; see notify.allow_hosts and notify.allow_private"
             self._add("refused_address", f"{path}.url", hint)
 

@@ -32,6 +32,8 @@ from tradewind.tasks.store import TaskStore
 log = structlog.get_logger(__name__)
 TYPES_FRESH_S = 5.0
 BATCH = 1000
+#: A page of the largest tasks.
+MAX_ANSWER_BYTES = 64_000_000
 _PLAIN = {"type", "args"}
 
 
@@ -206,8 +208,12 @@ class HttpGate(Gate):
         self._url = url.rstrip("/")
         import httpx2  # heavy, and only this gate needs it
 
-        self._client = httpx2.AsyncClient(base_url=self._url, timeout=30)
-        self._trouble = httpx2.HTTPError
+        from tradewind.http_guard import BadAnswer, read_answer
+
+        # The proxies of the environment are for the internet; a station is not there.
+        self._client = httpx2.AsyncClient(base_url=self._url, timeout=30, trust_env=False)
+        self._read = read_answer
+        self._trouble = (httpx2.HTTPError, BadAnswer)
 
     async def open(self) -> None:
         await self._ask("GET", "/api/v1/queues")
@@ -219,12 +225,14 @@ class HttpGate(Gate):
         content = _encoded(body) if body is not None else None
         headers = {"Content-Type": "application/json"} if content else {}
         try:
-            answer = await self._client.request(method, path, content=content, headers=headers, params=params)
+            async with self._client.stream(method, path, content=content, headers=headers, params=params) as answer:
+                data = await self._read(answer, MAX_ANSWER_BYTES)
         except self._trouble as error:
-            raise Unavailable(f"no station at {self._url}: {error}", hint="start one with: tradewind up") from error
+            why = str(error) or type(error).__name__
+            raise Unavailable(f"no station at {self._url}: {why}", hint="start one with: tradewind up") from error
         if answer.status_code >= 400:
-            raise _error(answer.status_code, answer.content)
-        return codec.decode(answer.content)
+            raise _error(answer.status_code, data)
+        return codec.decode(data)
 
     async def submit(self, raws: Sequence[Mapping[str, Any]]) -> list[str]:
         if len(raws) == 1:

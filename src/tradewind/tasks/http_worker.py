@@ -9,6 +9,7 @@ is a failure that may be retried; another 4xx is one that is not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -20,6 +21,7 @@ from redis.exceptions import RedisError
 from tradewind import codec
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Unavailable
+from tradewind.http_guard import AddressRefused, BadAnswer, GuardedTransport, guard_with, read_answer
 from tradewind.ids import short_random
 from tradewind.redis.connection import translated
 from tradewind.tasks.executor import attempt
@@ -62,30 +64,35 @@ class HttpExecutor:
         }  # fmt: skip
         if wording is not None:
             body = {**body, **await wording(self._worker_id, taken, request)}
-        answer = await self._post(self._url, body, taken.left_ms)
-        if answer.status_code in (404, 405) and wording is not None:
-            answer = await self._post(self._address + "/nodes/execute", body, taken.left_ms)
-        status, data = answer.status_code, answer.content
+        status, data = await self._post(self._url, body, taken.left_ms)
+        if status in (404, 405) and wording is not None:
+            status, data = await self._post(self._address + "/nodes/execute", body, taken.left_ms)
         if status >= 500 or status in (408, 429):
             raise RemoteFailed(f"POST {self._url} answered {status}")
         if not 200 <= status < 300:
             raise Abort(f"POST {self._url} answered {status}: {data[:200].decode(errors='replace')}")
         return _result(data, self._url)
 
-    async def _post(self, url: str, body: dict[str, Any], left_ms: int) -> httpx.Response:
-        headers = {"Content-Type": "application/json"}
+    async def _post(self, url: str, body: dict[str, Any], left_ms: int) -> tuple[int, bytes]:
+        """Status and body. The body is bounded while it comes and while it is unpacked."""
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         try:
-            return await self._client.post(url, content=codec.encode(body), headers=headers, timeout=left_ms / 1000)
-        except httpx.HTTPError as error:
-            raise RemoteFailed(f"POST {url}: {type(error).__name__} {error}") from error
+            async with self._client.stream(
+                "POST", url, content=codec.encode(body), headers=headers, timeout=left_ms / 1000
+            ) as answer:
+                return answer.status_code, await read_answer(answer, MAX_ANSWER_BYTES)
+        except BadAnswer as error:
+            raise Abort(f"POST {url}: {error}") from error
+        except AddressRefused as error:
+            raise Abort(f"POST {url}: {error} (see tasks.http_workers_allow)") from error
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RemoteFailed(f"POST {url}: {type(error).__name__} {error}".rstrip()) from error
 
     async def close(self) -> None:
         """The client is shared; its owner closes it."""
 
 
 def _result(data: bytes, url: str) -> bytes:
-    if len(data) > MAX_ANSWER_BYTES:
-        raise Abort(f"POST {url} answered {len(data)} bytes; at most {MAX_ANSWER_BYTES} are kept")
     if not data.strip():
         return b"null"
     try:
@@ -126,8 +133,12 @@ class HttpDispatch:
 
     async def run(self) -> None:
         served: dict[str, asyncio.Task[None]] = {}
-        limits = httpx.Limits(max_connections=500)
-        async with httpx.AsyncClient(follow_redirects=False, limits=limits) as client, asyncio.TaskGroup() as group:
+        guard = guard_with(self.plane.settings.http_workers_allow)
+        transport = GuardedTransport(guard, max_connections=500)
+        async with (
+            httpx.AsyncClient(transport=transport, trust_env=False, follow_redirects=False) as client,
+            asyncio.TaskGroup() as group,
+        ):
             while True:
                 try:
                     found = await self._addresses()
@@ -202,6 +213,7 @@ class HttpDispatch:
         except* RedisError as error:
             log.error("http worker met an error and goes on", worker=worker_id, error=str(error.exceptions[0]))
         finally:
+            await _give_back(store)
             await blocking.aclose()
 
     async def _capacity(self, worker_id: str) -> int:
@@ -227,6 +239,15 @@ class HttpDispatch:
             for task_id, _, shall_stop in await store.sync():
                 if shall_stop and (call := running.get(task_id)) is not None:
                     call.stop(Status.CANCELLED)
+
+
+async def _give_back(store: WorkerStore) -> None:
+    """What this dispatch has begun and will not see the end of: the next one calls again, and it counts once."""
+    with contextlib.suppress(Lost, Unavailable, RedisError, TimeoutError):
+        async with asyncio.timeout(LOOK_S):
+            held = [(task_id, token) for task_id, token, _ in await store.sync()]
+            if held:
+                await store.release(held, queue_too=False)
 
 
 def _unreported(_state: Running, _value: bytes) -> None:
