@@ -316,4 +316,5 @@ async def test_the_live_picture_has_the_open_alarms(station: SmallStation, strea
     with stream.state.snapshots.watch():
         found = await asyncio.wait_for(stream.state.snapshots.newer_than(0), 10)
     picture = codec.decode(found[1])
-    assert [alarm["source_point"] for alarm in picture["alarms"]] == ["p1"] and picture["alarm_total"] == 1
+    part = picture["alarms"]
+    assert [alarm["source_point"] for alarm in part["data"]] == ["p1"] and part["total"] == 1

@@ -17,8 +17,10 @@ from fastapi import FastAPI
 from tests import servers
 from tests.api.conftest import Eventually, SmallStation, small_station
 from tests.process import free_port
+from tradewind.alarms.record import NewAlarm
 from tradewind.api import create_app, make_server
 from tradewind.api.server import GRACE_S, ApiServer
+from tradewind.points.batch import Batch
 from tradewind.tasks.check import check_tasks
 from tradewind.tasks.record import Status
 
@@ -84,15 +86,17 @@ async def test_a_snapshot_tells_of_the_whole_station(live: Live, station: SmallS
     found = await snapshot(reader)
     await leave(writer)
     assert found.keys() == {
-        "at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "flow_total", "channels",
-        "channel_total", "models", "model_total", "commands", "alarms", "alarm_total",
+        "at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "channels", "models", "commands",
+        "alarms",
     }  # fmt: skip
+    parts = [part for name, part in found.items() if name not in ("at", "station", "health")]
+    assert {part["state"] for part in parts} == {"current"} and all(part["at"] <= found["at"] for part in parts)
     assert found["station"] == {"name": "small", "version": "1.2.3"}
     assert found["health"]["status"] == "ok"
-    assert {"name": "high", "length": 0, "paused": True} in found["queues"]
-    assert found["counts"]["submitted"] == 25 and found["counts"]["SUCCESS"] == 0
-    assert [w["id"] for w in found["workers"]] == ["by-hand", worker.id]
-    assert [task["id"] for task in found["tasks"]] == [f"t{number:02}" for number in range(24, 4, -1)]
+    assert {"name": "high", "length": 0, "paused": True} in found["queues"]["data"]
+    assert found["counts"]["data"]["submitted"] == 25 and found["counts"]["data"]["SUCCESS"] == 0
+    assert [w["id"] for w in found["workers"]["data"]] == ["by-hand", worker.id]
+    assert [task["id"] for task in found["tasks"]["data"]] == [f"t{number:02}" for number in range(24, 4, -1)]
 
 
 async def submit(station: SmallStation, task_id: str, value: Any = None) -> None:
@@ -107,7 +111,7 @@ async def test_long_values_are_left_out_of_the_picture(live: Live, station: Smal
     error = json.dumps({"error": {"type": "E", "message": "m" * 5000, "traceback": "t" * 5000}}).encode()
     await station.finish(worker, Status.DEAD, error)
     reader, writer = await live.get("/api/v1/events")
-    (task,) = (await snapshot(reader))["tasks"]
+    (task,) = (await snapshot(reader))["tasks"]["data"]
     await leave(writer)
     assert task["args"] is None and task["error"] == {"type": "E", "message": "m" * 500, "traceback": ""}
 
@@ -175,11 +179,82 @@ async def test_without_redis_the_stream_goes_on_and_says_down(key_prefix: str, t
             redis.kill()
             found = [await snapshot(reader) for _ in range(3)]
             assert found[-1]["health"]["status"] == "down"
-            assert found[-1]["at"] > before["at"] and found[-1]["queues"] == before["queues"]
+            assert found[-1]["at"] > before["at"]
+            assert found[-1]["queues"] == {**before["queues"], "at": found[-1]["queues"]["at"], "state": "stale"}
             redis.start()
             async with asyncio.timeout(20):
                 while (await snapshot(reader))["health"]["status"] != "ok":
                     pass
+            await leave(writer)
+
+
+async def test_what_a_frozen_store_cannot_tell_is_unknown_or_old_never_none(key_prefix: str, tmp_path: Path) -> None:
+    with servers.redis_server() as redis:
+        async with small_station(redis.url, key_prefix, tmp_path) as station:
+            await station.rules.alarms.raise_(
+                NewAlarm(rule_id="r", source="comsrv:1:m:1", level="Critical", title="hot")
+            )
+            async with serving(station) as live:
+                reader, writer = await live.get("/api/v1/events")
+                seen = (await snapshot(reader))["alarms"]
+                assert (seen["state"], seen["total"], len(seen["data"])) == ("current", 1, 1)
+                redis.pause()
+                try:
+                    async with asyncio.timeout(20):
+                        while (found := await snapshot(reader))["alarms"]["state"] == "current":
+                            pass
+                    assert found["alarms"] == {**seen, "at": found["alarms"]["at"], "state": "stale"}
+                    assert found["alarms"]["at"] < found["at"] and found["health"]["status"] == "down"
+                    await leave(writer)
+                    async with serving(station) as other:  # an API that has never had an answer
+                        reader, writer = await other.get("/api/v1/events")
+                        found = await snapshot(reader)
+                        await leave(writer)
+                    unknown = {"data": None, "at": None, "state": "unknown"}
+                    for name in ("alarms", "flows", "channels", "models"):
+                        assert found[name] == {**unknown, "total": None}, name
+                    for name in ("queues", "counts", "workers", "tasks", "commands"):
+                        assert found[name] == unknown, name
+                finally:
+                    redis.resume()
+                reader, writer = await live.get("/api/v1/events")
+                async with asyncio.timeout(20):
+                    while (await snapshot(reader))["alarms"]["state"] != "current":
+                        pass
+                await leave(writer)
+
+
+async def test_who_follows_values_is_told_when_nobody_can_read_them(
+    key_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tradewind.api.point_feed.PATIENCE_S", 0.5)
+    with servers.redis_server() as redis:
+        async with small_station(redis.url, key_prefix, tmp_path) as station, serving(station) as live:
+            await station.points.board.write([Batch.of_channel("1", "m", {"1": 5.0})])
+            reader, writer = await live.get("/api/v1/points/live?channel=1")
+            assert (await snapshot(reader))["items"][0]["value"] == 5.0
+            redis.pause()
+            try:
+                assert "since" in await snapshot(reader)
+            finally:
+                redis.resume()
+            assert (await snapshot(reader)) == {"items": []}, "they can be read again, and stand as they stood"
+            await leave(writer)
+
+
+async def test_who_follows_alarms_is_told_that_some_may_be_missing(key_prefix: str, tmp_path: Path) -> None:
+    with servers.redis_server() as redis:
+        async with small_station(redis.url, key_prefix, tmp_path) as station, serving(station) as live:
+            reader, writer = await live.get("/api/v1/alarms/live")
+            async with asyncio.timeout(10):
+                while b": " not in await reader.readline():  # the comment that says that it listens
+                    pass
+            await live.app.state.alarm_feed.ready()
+            redis.kill()
+            redis.start()
+            assert await snapshot(reader) == {"count": None}
+            await station.rules.alarms.raise_(NewAlarm(rule_id="r", source="comsrv:1:m:1", title="hot"))
+            assert (await snapshot(reader))["alarm"]["title"] == "hot"
             await leave(writer)
 
 

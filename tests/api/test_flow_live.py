@@ -186,14 +186,14 @@ async def test_a_snapshot_tells_of_flows(live: Live, monkeypatch: pytest.MonkeyP
     await live.flows.run("f1")
     async with watching(live, "/events", b"") as stream:
         _, found = await stream.event()
-        first, second = found["flows"]
-        assert found["flow_total"] == 2
+        first, second = found["flows"]["data"]
+        assert found["flows"]["total"] == 2
         assert (first["id"], first["status"], first["last_cycle"], first["cycle_status"], first["running_cycles"]) == (
             "f1", "registered", 0, "completed", 0,
         )  # fmt: skip
         assert first["counts"]["completed"] == 2 and first["next_execution"] == 0
         assert (second["last_cycle"], second["cycle_status"], second["start_time"]) == (-1, None, None)
         monkeypatch.setattr("tradewind.api.snapshots.MAX_FLOWS", 1)
-        while len(found["flows"]) > 1:
+        while len(found["flows"]["data"]) > 1:
             _, found = await stream.event()
-        assert [item["id"] for item in found["flows"]] == ["f1"] and found["flow_total"] == 2
+        assert [item["id"] for item in found["flows"]["data"]] == ["f1"] and found["flows"]["total"] == 2

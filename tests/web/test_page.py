@@ -25,14 +25,15 @@ def snapshot() -> dict[str, Any]:
     task["error"] = {"type": "ValueError", "message": "no <b>bold</b>", "traceback": "line 1\nline 2"}
     worker = {"id": "w1", "name": "host:1", "status": "online", "capacity": 10, "load": 4, "queued": 1, "running": 3}
     worker |= {"types": ["echo"], "labels": [], "last_heartbeat": now, "address": ""}
-    return {
-        "at": now,
-        "health": {"status": "degraded", "parts": {"redis": {"status": "ok", "detail": "7.0.15"}}},
+    parts: dict[str, Any] = {
         "queues": [{"name": "high", "length": 1234, "paused": True}],
         "counts": {"SUCCESS": 10, "FAILED": 1},
         "workers": [worker],
         "tasks": [task],
     }
+    health = {"status": "degraded", "parts": {"redis": {"status": "ok", "detail": "7.0.15"}}}
+    known = {name: {"data": data, "at": now, "state": "current"} for name, data in parts.items()}
+    return {"at": now, "health": health, **known}
 
 
 class Station(ThreadingHTTPServer):

@@ -58,7 +58,7 @@ class AlarmFeed:
             watcher.close()
         elif self._listener is None:
             self._listener = asyncio.create_task(
-                listen(self._plane.link, self._plane.keys.alarm_events(), self._listening, self._tell),
+                listen(self._plane.link, self._plane.keys.alarm_events(), self._listening, self._tell, self._miss),
                 name="api-alarms",
             )
         self._watchers.add(watcher)
@@ -87,12 +87,17 @@ class AlarmFeed:
             self._listener = None
             self._listening = asyncio.Event() if not self._is_closed else self._listening
 
+    def _miss(self) -> None:
+        for watcher in self._watchers:
+            watcher.miss()
+
     async def _tell(self, messages: list[bytes]) -> None:
         events = [event for message in messages if (event := _decoded(message)) is not None]
         try:
             found = await self._alarms.find([event["alarm_id"] for event in events])
         except TradewindError as error:
             logger.warning("alarms cannot be watched", error=error.message)
+            self._miss()
             return
         for event, alarm in zip(events, found, strict=True):
             if alarm is None:  # removed since

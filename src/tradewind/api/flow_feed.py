@@ -69,7 +69,7 @@ class FlowFeed:
         self._readers += with_records
         if self._listener is None and not self._is_closed:
             self._listener = asyncio.create_task(
-                listen(self._plane.link, self._plane.keys.flow_events(), self._listening, self._tell),
+                listen(self._plane.link, self._plane.keys.flow_events(), self._listening, self._tell, self._miss),
                 name="api-flow-events",
             )
         if self._reader is None and with_records and not self._is_closed:
@@ -111,6 +111,11 @@ class FlowFeed:
             self._reader = None
             self._reading = asyncio.Event() if not self._is_closed else self._reading
 
+    def _miss(self) -> None:
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.miss()
+
     async def _tell(self, messages: list[bytes]) -> None:
         for event in map(_decoded, messages):
             if isinstance(event, dict) and (watchers := self._watchers.get(event.get("flow_id", ""))):
@@ -124,6 +129,8 @@ class FlowFeed:
         while True:
             async with self._plane.link.new_client(READ_S) as client:
                 with suppress(RedisError):
+                    if last:
+                        self._miss()  # records that SQL had meanwhile are not in the stream any more
                     last = last or await _last_id(client, key)
                     is_open.set()
                     while True:

@@ -28,7 +28,8 @@ MAX_WATCHERS = 500
 
 
 class PointWatcher:
-    """First everything that is wanted, then what has another value, time or quality than before."""
+    """First everything that is wanted, then what has another value, time or quality than before; None in between while
+    nobody can look, so that what was shown last is not taken for what stands now."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -36,7 +37,19 @@ class PointWatcher:
         self._waiting: dict[str, PointValue] = {}
         self._news = asyncio.Event()
         self._is_first = True
+        self._is_unknown = False
         self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """The server stops."""
+        return self._is_closed
+
+    def doubt(self) -> None:
+        """The board could not be looked at."""
+        if not self._is_unknown:
+            self._is_unknown = True
+            self._news.set()
 
     def show(self, points: list[PointValue]) -> None:
         for point in points:
@@ -44,8 +57,8 @@ class PointWatcher:
             if self._seen.get(point.address) != now:
                 self._seen[point.address] = now
                 self._waiting[point.address] = point
-        if self._waiting or self._is_first:
-            self._is_first = False
+        if self._waiting or self._is_first or self._is_unknown:
+            self._is_first = self._is_unknown = False
             self._news.set()
 
     def close(self) -> None:
@@ -53,11 +66,13 @@ class PointWatcher:
         self._news.set()
 
     async def next(self) -> list[PointValue] | None:
-        """None when the server stops."""
+        """None when the values are not known now, and when the server stops."""
         await self._news.wait()
         if self._is_closed:
             return None
         self._news.clear()
+        if self._is_unknown:
+            return None
         points, self._waiting = list(self._waiting.values()), {}
         return points
 
@@ -114,13 +129,18 @@ class PointFeed:
                 async with asyncio.timeout(PATIENCE_S):
                     await self._look()
             except (TradewindError, TimeoutError):
-                pass  # the last values stand; the health of the station says what is wrong
+                self._doubt()
             except Exception:  # one bad answer must not end the stream of everybody
                 logger.exception("points cannot be watched", error_id=short_random())
+                self._doubt()
             took_s = loop.time() - began
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(EVERY_S - took_s, took_s * PAUSE_FACTOR)):
                     await self._came.wait()  # somebody new need not wait
+
+    def _doubt(self) -> None:
+        for watcher in self._watchers:
+            watcher.doubt()
 
     async def _look(self) -> None:
         watchers = list(self._watchers)

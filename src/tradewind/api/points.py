@@ -16,6 +16,7 @@ from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query
 from tradewind.api.point_room import PointServices, point_view, point_views, read_model, read_points
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.clock import iso, now_ms
 
 TAG = "points"
 
@@ -87,7 +88,8 @@ class PointRoutes:
             Endpoint(
                 "GET", "/api/v1/points/live", self.live, "Follow values",
                 {200: ("Events named `points`: first all, then what has changed", "Points"), 422: BAD}, TAG,
-                "Who reads slowly gets the newest value of each point, not those between.", query=query,
+                "Who reads slowly gets the newest value of each point, not those between. `unknown` says that the "
+                "board cannot be looked at; the next `points`, perhaps without items, that it can.", query=query,
                 media_type="text/event-stream",
             ),
         ]  # fmt: skip
@@ -101,9 +103,11 @@ def _watch(feed: PointFeed, wanted: Wanted) -> Iterator[NextText]:
         async def next_text() -> bytes | None:
             nonlocal number
             points = await watcher.next()
-            if points is None:
+            if watcher.is_closed:
                 return None
             number += 1
+            if points is None:
+                return b"event: unknown\nid: %d\ndata: %s\n\n" % (number, codec.encode({"since": iso(now_ms())}))
             data = codec.encode({"items": [point_view(point) for point in points]})
             return b"event: points\nid: %d\ndata: %s\n\n" % (number, data)
 

@@ -56,8 +56,9 @@ async def warnings_of(room: RuleServices, rules: Sequence[Rule]) -> list[dict[st
     """What they name that is not there. Paths begin with `rules[2].` when there are several rules."""
     try:
         found = await find_dangling(room.plane, rules)
-    except Unavailable:  # what was asked for is done, so that is no reason to refuse it
-        return []
+    except Unavailable as error:  # what was asked for is done, so that is no reason to refuse it
+        hint = f"whether all that is named is there could not be looked up: {error.message}"
+        return [{"code": "not_checked", "path": "", "hint": hint}]
     many = len(rules) > 1
     return [
         {"code": each.code, "path": f"rules[{at}].{each.path}" if many else each.path, "hint": each.hint}

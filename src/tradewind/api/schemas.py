@@ -51,6 +51,14 @@ _ERROR_EXAMPLE = {
 }
 _MOMENT: Schema = {"anyOf": [TIME, {"type": "integer", "description": "milliseconds since the epoch"}]}
 
+
+def _part(data: Schema, *, has_total: bool = False) -> Schema:
+    """A part of a snapshot with its age; without an answer ever, `data`, `at` and `total` are null."""
+    state: Schema = {"type": "string", "enum": ["current", "stale", "unknown"]}
+    total: dict[str, Schema] = {"total": or_null(COUNT)} if has_total else {}
+    return object_of({"data": or_null(data), "at": or_null(TIME), "state": state, **total})
+
+
 SCHEMAS: dict[str, Schema] = {
     "Error": object_of(
         {
@@ -232,17 +240,15 @@ SCHEMAS: dict[str, Schema] = {
             "at": TIME,
             "station": object_of({"name": TEXT, "version": TEXT}),
             "health": ref("Health"),
-            "queues": list_of(object_of({"name": TEXT, "length": COUNT, "paused": FLAG})),
-            "counts": {"type": "object", "additionalProperties": COUNT},
-            "workers": list_of(ref("Worker")),
-            "tasks": list_of(ref("Task"), "the newest; long values are null"),
-            "flows": list_of(ref("FlowGlance"), "the first in the order of their ids, each with its last cycle"),
-            "flow_total": COUNT,
-            "channels": list_of(ref("ChannelGlance"), "the first by number"),
-            "channel_total": COUNT,
-            "models": list_of(ref("ModelGlance"), "the first by name"),
-            "model_total": COUNT,
-            "commands": list_of(ref("Command"), "those that changed last"),
+            "queues": _part(list_of(object_of({"name": TEXT, "length": COUNT, "paused": FLAG}))),
+            "counts": _part({"type": "object", "additionalProperties": COUNT}),
+            "workers": _part(list_of(ref("Worker"))),
+            "tasks": _part(list_of(ref("Task"), "the newest; long values are null")),
+            "flows": _part(list_of(ref("FlowGlance"), "the first by id, each with its last cycle"), has_total=True),
+            "channels": _part(list_of(ref("ChannelGlance"), "the first by number"), has_total=True),
+            "models": _part(list_of(ref("ModelGlance"), "the first by name"), has_total=True),
+            "commands": _part(list_of(ref("Command"), "those that changed last")),
+            "alarms": _part(list_of(ref("Alarm"), "the newest that are open"), has_total=True),
         }
     ),
 }

@@ -1,10 +1,15 @@
-"""The live picture of the station: one poller per process, once a second, and only while somebody watches."""
+"""The live picture of the station: one poller per process, once a second, and only while somebody watches.
+
+Each part carries `{data, at, state}`: when it was last answered, and whether that is now. One that was never answered
+has no data: an empty list means that there is nothing, never that nobody could be asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -41,8 +46,9 @@ MAX_ALARMS = 100
 #: A value of a task view with more JSON than this is shown as null: the picture is for the eye.
 MAX_VALUE_BYTES = 2000
 _LONG_VALUES = ("args", "kwargs", "result", "progress", "error")
-#: Parts that show some of many: the total stands beside them.
-_COUNTED = {"flows": "flow_total", "channels": "channel_total", "models": "model_total", "alarms": "alarm_total"}
+#: Parts that show some of many: they have a total.
+_COUNTED = frozenset(("flows", "channels", "models", "alarms"))
+_PARTS = ("queues", "counts", "workers", "tasks", "flows", "channels", "models", "commands", "alarms")
 _GROUPS = (
     frozenset({Status.PROCESSING}),
     frozenset({Status.ASSIGNED}),
@@ -50,6 +56,14 @@ _GROUPS = (
     frozenset({Status.PENDING, Status.RETRYING}),
     TERMINAL,
 )
+
+
+class PartState(StrEnum):
+    """Of a part of a snapshot: answered for this one, answered earlier, never answered."""
+
+    CURRENT = "current"
+    STALE = "stale"
+    UNKNOWN = "unknown"
 
 
 class Snapshots:
@@ -64,8 +78,7 @@ class Snapshots:
         self._text = b""
         self._news = asyncio.Event()
         self._is_closed = False
-        self._last: dict[str, Any] = {"queues": [], "counts": {}, "workers": [], "tasks": [], "commands": []}
-        self._last |= dict.fromkeys(_COUNTED, ([], 0))
+        self._parts: dict[str, dict[str, Any]] = {name: _unknown(name) for name in _PARTS}
 
     @property
     def is_polling(self) -> bool:
@@ -133,18 +146,29 @@ class Snapshots:
             self._keep("alarms", self._alarms()),
         )
         at, name = iso(now_ms()), {"name": station.name, "version": station.version}
-        parts = dict(self._last)
-        for part, total in _COUNTED.items():
-            parts[part], parts[total] = parts[part]
-        return {"at": at, "station": name, "health": health, **parts}
+        return {"at": at, "station": name, "health": health, **self._parts}
 
     async def _keep(self, part: str, answer: Awaitable[Any]) -> None:
-        """Without an answer the last one stands; `health` says that something is wrong."""
+        """Without an answer the last one stands, and is marked as old."""
         try:
             async with asyncio.timeout(PATIENCE_S):
-                self._last[part] = await answer
+                data = await answer
         except (TradewindError, TimeoutError):
-            pass
+            self._age(part)
+            return
+        except Exception:  # what one part cannot answer must not hide the others
+            logger.exception("no answer for the live picture", part=part, error_id=short_random())
+            self._age(part)
+            return
+        total = {}
+        if part in _COUNTED:
+            data, total["total"] = data
+        self._parts[part] = {"data": data, "at": iso(now_ms()), "state": PartState.CURRENT, **total}
+
+    def _age(self, part: str) -> None:
+        last = self._parts[part]
+        if last["state"] == PartState.CURRENT:
+            self._parts[part] = {**last, "state": PartState.STALE}
 
     async def _queues(self) -> list[dict[str, Any]]:
         queues = await self._station.control.queues()
@@ -178,6 +202,11 @@ class Snapshots:
             found |= {task.id: task for task in page.items}
         newest = sorted(found.values(), key=lambda task: (task.created_ms, task.id), reverse=True)
         return [_short(task.view()) for task in newest[:NEWEST]]
+
+
+def _unknown(part: str) -> dict[str, Any]:
+    total = {"total": None} if part in _COUNTED else {}
+    return {"data": None, "at": None, "state": PartState.UNKNOWN, **total}
 
 
 def _short(view: dict[str, Any]) -> dict[str, Any]:

@@ -221,9 +221,15 @@ def watch(
         elif "alarm" in event:
             cli.out.console.print(alarm_line(event), highlight=False, soft_wrap=True)
         else:
-            cli.out.note(f"{event.get('count')} transitions were lost: this terminal reads too slowly")
+            cli.out.note(_missing(event.get("count")))
         if seen == count:
             return
+
+
+def _missing(count: int | None) -> str:
+    if count is None:
+        return "transitions may be missing here: the station could not hear of them for a while"
+    return f"{count} transitions were lost: this terminal reads too slowly"
 
 
 def _query(

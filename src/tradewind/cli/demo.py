@@ -143,7 +143,7 @@ def _display(cli: Session, stack: ExitStack, url: str) -> Callable[[dict[str, An
     def line(snapshot: dict[str, Any], points: list[dict[str, Any]]) -> None:
         if time.monotonic() - last[0] >= 5:
             last[0] = time.monotonic()
-            waiting = " ".join(f"{q['name']} {q['length']}" for q in snapshot["queues"])
+            waiting = " ".join(f"{q['name']} {q['length']}" for q in snapshot["queues"]["data"] or ())
             cli.out.note(f"{snapshot['health']['status']}: {_counts(snapshot)}; queues: {waiting}")
             cli.out.note(f"micro-grid: {demo_grid.told(points)}")
 
@@ -151,7 +151,7 @@ def _display(cli: Session, stack: ExitStack, url: str) -> Callable[[dict[str, An
 
 
 def _counts(snapshot: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in snapshot["counts"].items() if count)
+    return ", ".join(f"{name} {count}" for name, count in (snapshot["counts"]["data"] or {}).items() if count)
 
 
 def _view(url: str, snapshot: dict[str, Any], points: list[dict[str, Any]]) -> RenderableType:
@@ -162,9 +162,18 @@ def _view(url: str, snapshot: dict[str, Any], points: list[dict[str, Any]]) -> R
     from tradewind.cli.task_view import task_table
 
     head = Text.assemble(url, "  ", status_cell(snapshot["health"]["status"]), f"  {_counts(snapshot)}")
-    tasks = task_table(snapshot["tasks"][:8], "no tasks")
-    parts = (demo_grid.grid_table(points), demo_alarm.alarm_table(snapshot), queue_table(snapshot["queues"]), tasks)
+    tasks = task_table((snapshot["tasks"]["data"] or [])[:8], _empty(snapshot["tasks"], "no tasks"))
+    parts = (
+        demo_grid.grid_table(points),
+        demo_alarm.alarm_table(snapshot),
+        queue_table(snapshot["queues"]["data"] or []),
+        tasks,
+    )
     return Group(head, *(each for part in parts for each in (Text(), part)))
+
+
+def _empty(part: dict[str, Any], words: str) -> str:
+    return words if part["state"] == "current" else f"not known now: {part['state']}"
 
 
 def _summary(verdict: dict[str, Any]) -> RenderableType:

@@ -74,11 +74,13 @@ def told(alarm: dict[str, Any] | None) -> str:
 
 
 def alarm_table(snapshot: dict[str, Any]) -> RenderableType:
+    part = snapshot["alarms"]
     rows = [
         (a["level"], status_cell(a["status"]), a["source_point"], a["title"], a["acknowledged_by"])
-        for a in snapshot.get("alarms", [])[:SHOWN]
+        for a in (part["data"] or [])[:SHOWN]
     ]
-    return table(("alarm", "status", "source", "title", "acknowledged by"), rows, empty="no open alarms")
+    empty = "no open alarms" if part["state"] == "current" else "not known now whether alarms are open"
+    return table(("alarm", "status", "source", "title", "acknowledged by"), rows, empty=empty)
 
 
 def summary(verdict: dict[str, Any]) -> str:

@@ -62,6 +62,9 @@ def watch(
     end = time.monotonic() + seconds if seconds is not None else None
     left = count
     for event in cli.station.events("/points/live", _query(addresses, channel, model), until=end):
+        if "items" not in event:
+            cli.out.note(f"values are not known since {event['since']}: the station cannot read them")
+            continue
         for point in event["items"]:
             if cli.is_json:
                 write_json(point)

@@ -2,15 +2,18 @@
 // there is a flood. Nothing is asked while the page is hidden, or of a station whose snapshots have no alarms.
 
 import { get } from "./calls.js";
+import { Answers, worse } from "./known.js";
 
 export const MOST_ALARMS = 100;
 const REREAD_MS = 2000;
+const OLD_MS = 8000;
 
 export class AlarmWatch {
   chosen = { level: "", status: "" };
   /** {is_flood, flood_since_ms, recent, …} of the station, null until it has said so. */
   figures = null;
   #found = [];
+  #answers = new Answers(OLD_MS);
   #readAt = -Infinity;
   #isReading = false;
   #changed = () => {};
@@ -26,6 +29,7 @@ export class AlarmWatch {
   choose(chosen) {
     this.chosen = { ...this.chosen, ...chosen };
     this.#found = [];
+    this.#answers.forget();
     this.again();
   }
 
@@ -34,11 +38,16 @@ export class AlarmWatch {
   }
 
   total(snapshot) {
-    return this.isChosen ? this.#found.length : snapshot.alarm_total;
+    return this.isChosen ? this.#found.length : snapshot.totals.alarms;
+  }
+
+  knowledge(snapshot) {
+    const ofAll = snapshot.knowledge.alarms;
+    return this.isChosen ? worse(this.#answers.knowledge, { ...ofAll, age: 0 }) : ofAll;
   }
 
   tick(snapshot) {
-    if (document.hidden || !snapshot.alarms || performance.now() - this.#readAt < REREAD_MS) return;
+    if (document.hidden || !snapshot.knowledge.alarms || performance.now() - this.#readAt < REREAD_MS) return;
     this.#read();
   }
 
@@ -59,9 +68,12 @@ export class AlarmWatch {
         get("alarms/statistics", { talkers: 1 }),
       ]);
       this.figures = figures;
-      if (chosen === this.chosen) this.#found = page.items;
+      if (chosen === this.chosen) {
+        this.#found = page.items;
+        this.#answers.came();
+      }
       this.#changed();
-    } catch { /* the banner says that the station does not answer; asked again later */ }
+    } catch { /* `knowledge` says that there was no answer; asked again later */ }
     this.#isReading = false;
     if (chosen !== this.chosen) this.#read();
   }

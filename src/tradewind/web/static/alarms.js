@@ -141,6 +141,7 @@ function showFlood(figures) {
 
 export const alarms = {
   ...alarmTable,
+  knowledge: (snapshot) => watch.knowledge(snapshot),
   make() {
     let shown = null;
     const all = button("", () => acknowledgeAll(watch.rows(shown)));

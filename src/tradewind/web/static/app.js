@@ -7,6 +7,7 @@ import { flows } from "./flows.js";
 import { clock, wholeSeconds } from "./format.js";
 import { frame } from "./frame.js";
 import { History } from "./history.js";
+import { opened } from "./known.js";
 import { health, queues, tasks, throughput, workers } from "./panels.js";
 import { channels, commands, models, points } from "./points.js";
 import { rules } from "./rules.js";
@@ -74,7 +75,7 @@ function listen() {
     openedAt = performance.now();
     source = new EventSource(EVENTS);
     source.addEventListener("snapshot", (event) => {
-      snapshot = JSON.parse(event.data);
+      snapshot = opened(JSON.parse(event.data));
       heardAt = performance.now();
       history.add(snapshot);
       refresh();

@@ -121,7 +121,7 @@ const actionsColumn = {
 export const flows = table({
   id: "flows",
   rows: (snapshot) => snapshot.flows,
-  total: (snapshot) => snapshot.flow_total,
+  total: (snapshot) => snapshot.totals.flows,
   most: MOST_FLOWS,
   emptyWord: "noFlows",
   columns: [

@@ -13,6 +13,7 @@ export class History {
     const last = this.#samples[this.#samples.length - 1];
     if (last && time < last.time) this.#samples = []; // the station's clock was set back: old times mean nothing now
     if (last && time === last.time) return;
+    if (!["queues", "counts"].every((part) => snapshot.knowledge[part]?.state === "current")) return; // not known is not zero
     this.#samples.push({
       time,
       lengths: Object.fromEntries((snapshot.queues ?? []).map((queue) => [queue.name, queue.length])),

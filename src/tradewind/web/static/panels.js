@@ -30,13 +30,14 @@ export const health = {
 
 export const throughput = {
   id: "throughput",
+  part: "counts",
   make: () => element("div", { class: "tiles" },
     tile(part("figure"), part("label"), sparkline(), part("quiet")), element("dl", { class: "counts" })),
   update(body, snapshot, history) {
     const [main, counts] = body.children;
     const [figure, label, spark, peak] = main.children;
     const rates = history.rates();
-    setText(figure, rate(history.currentRate()));
+    setText(figure, snapshot.counts ? rate(history.currentRate()) : "–");
     setText(label, word("perSecond"));
     drawSparkline(spark, rates, SPAN);
     setText(peak, `${word("peak")} ${rate(Math.max(0, ...rates.map((point) => point[1])))} · ${word("lastMinutes")}`);
@@ -47,7 +48,7 @@ export const throughput = {
         const [term, value] = node.children;
         setText(term, word(name));
         setData(term, "state", name);
-        setText(value, number(known[name] ?? 0));
+        setText(value, snapshot.counts ? number(known[name] ?? 0) : "–");
       });
   },
 };

@@ -2,6 +2,7 @@
 // opens only a few connections to a station. Nothing is asked while the page is hidden.
 
 import { get, pointsUrl } from "./calls.js";
+import { CURRENT } from "./known.js";
 
 export const MOST_POINTS = 200;
 const MOST_MODELS = 20;
@@ -24,6 +25,8 @@ export class PointWatch {
   #openedAt = -Infinity;
   #changed = () => {};
   #isChosen = false;
+  /** Since when values are not known, null while they are. */
+  #doubtedAt = null;
 
   constructor() {
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.#close(); });
@@ -55,13 +58,19 @@ export class PointWatch {
     return this.text ? this.#total : this.rows().length;
   }
 
+  /** Of the values: nobody can look at the board, or the stream is broken. */
+  get knowledge() {
+    if (this.#doubtedAt === null) return CURRENT;
+    return { state: this.#values.size ? "stale" : "unknown", age: performance.now() - this.#doubtedAt };
+  }
+
   /** Once a second. Without a choice of the reader the first declared channel is shown. */
   tick(snapshot) {
     if (document.hidden) return;
     const channels = (snapshot.channels ?? []).map((channel) => channel.id);
     const models = (snapshot.models ?? []).map((model) => model.name);
     const isGone = this.chosen.channel ? !channels.includes(this.chosen.channel) : !models.includes(this.chosen.model);
-    if (isGone && (!this.#isChosen || snapshot.channel_total <= channels.length)) {
+    if (isGone && (!this.#isChosen || snapshot.totals.channels <= channels.length)) {
       this.#isChosen = false;
       const first = (snapshot.channels ?? []).find((channel) => channel.state !== "pushed")?.id ?? channels[0];
       this.#set({ channel: first ?? "", model: first ? "" : models[0] ?? "" });
@@ -75,11 +84,11 @@ export class PointWatch {
     const { channel, model } = this.chosen;
     if (model && !this.text) return this.of(model);
     const prefix = `comsrv:${channel}:`;
-    const rows = this.#known.map((point) => ({ ...point, ...this.#values.get(point.address), name: point.name }));
+    const rows = this.#known.map((point) => this.#shown({ ...point, ...this.#values.get(point.address), name: point.name }));
     if (this.text) return rows;
     const listed = new Set(this.#known.map((point) => point.address));
     for (const [address, point] of this.#values) {
-      if (channel && address.startsWith(prefix) && !listed.has(address)) rows.push(point);
+      if (channel && address.startsWith(prefix) && !listed.has(address)) rows.push(this.#shown(point));
     }
     return rows;
   }
@@ -87,7 +96,17 @@ export class PointWatch {
   /** The measurements of a model. */
   of(model) {
     const prefix = `modsrv:${model}:measurement:`;
-    return [...this.#values.values()].filter((point) => point.address.startsWith(prefix));
+    return [...this.#values.values()].filter((point) => point.address.startsWith(prefix)).map((point) => this.#shown(point));
+  }
+
+  /** A value that nobody can look at any more is no good one. */
+  #shown(point) {
+    return this.#doubtedAt === null ? point : { ...point, quality: "unknown" };
+  }
+
+  #doubt() {
+    this.#doubtedAt ??= performance.now();
+    this.#changed();
   }
 
   #set(chosen) {
@@ -116,8 +135,11 @@ export class PointWatch {
       if (isFirst) this.#values.clear(); // it tells everything anew
       isFirst = false;
       for (const point of JSON.parse(event.data).items) this.#values.set(point.address, point);
+      this.#doubtedAt = null;
       this.#changed();
     });
+    this.#live.addEventListener("unknown", () => this.#doubt());
+    this.#live.addEventListener("error", () => this.#doubt());
     this.#live.addEventListener("open", () => { isFirst = true; });
   }
 
@@ -138,7 +160,7 @@ export class PointWatch {
         : await get(`channels/${channel}/points`, { limit: MOST_POINTS * 5 });
       if (isMeant()) [this.#known, this.#total] = [items, total];
       this.#changed();
-    } catch { /* the banner says that the station does not answer; asked again later */ }
+    } catch { /* the values say that they are not known; asked again later */ }
     this.#isReading = false;
     if (isMeant()) return;
     this.#readAt = -Infinity;

@@ -4,6 +4,7 @@ import { post } from "./calls.js";
 import { ask, attempt } from "./dialog.js";
 import { button, element, part, reconcile, setData, setText, setTip } from "./dom.js";
 import { ago, number, span, valueText } from "./format.js";
+import { worse } from "./known.js";
 import { MOST_POINTS, PointWatch } from "./point_watch.js";
 import { storedName, storeName } from "./reader.js";
 import { clipped, statusColumn, table, text } from "./table.js";
@@ -105,6 +106,7 @@ const pointTable = table({
 
 export const points = {
   ...pointTable,
+  knowledge: (snapshot) => worse(snapshot.knowledge.channels, watch.knowledge),
   make() {
     const box = element("input", { id: "point-search", type: "search", autocomplete: "off", maxlength: "200" });
     box.addEventListener("input", () => watch.search(box.value.trim()));
@@ -164,7 +166,7 @@ const heardMs = (row) => row.status.last_ms ?? row.status.heard_ms;
 export const channels = table({
   id: "channels",
   rows: (snapshot) => snapshot.channels,
-  total: (snapshot) => snapshot.channel_total,
+  total: (snapshot) => snapshot.totals.channels,
   emptyWord: "noChannels",
   columns: [
     chooser("id", (row) => row.id, (id) => ({ channel: id })),
@@ -215,7 +217,7 @@ const controlsColumn = {
 export const models = table({
   id: "models",
   rows: (snapshot) => snapshot.models,
-  total: (snapshot) => snapshot.model_total,
+  total: (snapshot) => snapshot.totals.models,
   keyOf: (row) => row.name,
   emptyWord: "noModels",
   columns: [

@@ -4,11 +4,13 @@ import { get, post } from "./calls.js";
 import { attempt, show } from "./dialog.js";
 import { button, element, setData, setText, setTip } from "./dom.js";
 import { ago, number, valueText } from "./format.js";
+import { Answers } from "./known.js";
 import { clipped, statusColumn, table, text } from "./table.js";
 import { stateWord, word } from "./words.js";
 
 const MOST_RULES = 100;
 const REREAD_MS = 3000;
+const answers = new Answers(10000);
 
 let found = [];
 let readAt = -Infinity;
@@ -21,8 +23,9 @@ async function read() {
   readAt = performance.now();
   try {
     found = (await get("rules", { limit: MOST_RULES })).items;
+    answers.came();
     changed();
-  } catch { /* the banner says that the station does not answer; asked again later */ }
+  } catch { /* `knowledge` says that there was no answer; asked again later */ }
   isReading = false;
 }
 
@@ -110,8 +113,9 @@ const ruleTable = table({
 
 export const rules = {
   ...ruleTable,
+  knowledge: () => answers.knowledge,
   update(body, snapshot) {
-    if (!document.hidden && snapshot.alarms && performance.now() - readAt > REREAD_MS) read();
+    if (!document.hidden && snapshot.knowledge.alarms && performance.now() - readAt > REREAD_MS) read();
     changed = () => ruleTable.update(body, snapshot);
     return ruleTable.update(body, snapshot);
   },
