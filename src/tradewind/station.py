@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import platform
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,12 @@ class Station:
         #: Where signals can be watched: the broker's exchange, or one inside this process.
         self.exchange: Exchange = exchange or MemoryExchange()
         self.recovery = Recovery(self.plane, sql, self.name, self._stores)
-        looks: list[Look] = [self.recovery.look, self.rules.look, self.history.look]
+        looks: dict[tuple[str, ...], Look] = {
+            ("store",): self.recovery.look,
+            ("comsrv", "modsrv"): self.points.health,
+            ("rulesrv", "alarmsrv", "notify"): self.rules.look,
+            ("hissrv",): self.history.look,
+        }
         self._health = StationHealth(self.plane, facts, sql, self.control, looks)
         discover()
         python_node.allow(settings.flows.code_nodes)
@@ -172,11 +177,11 @@ class Station:
         """Each part with its state; `down` when Redis is away, `degraded` when anything else is."""
         return await self._health.look()
 
-    def _flow_jobs(self, term: LeaderStore) -> dict[str, Callable[[], Awaitable[None]]]:
+    def _flow_jobs(self, term: LeaderStore) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What the leader does for flows."""
         keeper = BrokerKeeper(self.flow_store, self.exchange) if self.settings.signals.transport == "amqp" else None
         news = keeper.news if keeper is not None else None
-        jobs: dict[str, Callable[[], Awaitable[None]]] = {
+        jobs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "flows": FlowScheduler(self.flow_store, term.id, term.epoch, news).run,
             "terminate flags": TerminateWatch(self.flow_store).run,
         }

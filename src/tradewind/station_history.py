@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tradewind.clock import now_ms
+from tradewind.clock import iso, now_ms
 from tradewind.errors import Invalid
+from tradewind.health_part import Part
 from tradewind.history.keeping import KeepingSource
 from tradewind.history.policy_memory import FILE as POLICY_FILE
 from tradewind.history.policy_memory import PolicyMemory
@@ -19,11 +20,18 @@ from tradewind.history.store import CONSUMER, HistoryStore, PolicyKeeping
 from tradewind.points.address import Address
 from tradewind.points.feed_trim import forget_consumer
 from tradewind.settings import Settings
+from tradewind.station_parts import leading, missing, unneeded
 from tradewind.station_points import PointRoom
+from tradewind.tasks.progress import read_report
 
 if TYPE_CHECKING:  # heavy, and not every role needs them
     from tradewind.history.query import HistoryQuery
     from tradewind.history.recorder import HistoryRecorder
+
+#: What health reads of the recorder's figures.
+STATUS = (
+    "sink", "spool_rows", "lag_ms", "at_ms", "spool_error", "spool_elsewhere_bytes", "sink_error", "disk_error",
+)  # fmt: skip
 
 
 class HistoryRoom:
@@ -82,40 +90,53 @@ class HistoryRoom:
             return
         await self.recorder().run(stop)
 
-    async def look(self) -> dict[str, tuple[bool | None, str]]:
-        """Whether the role works (None: nobody does, and nothing waits for it) and what there is to say. Raises
-        Unavailable."""
+    async def look(self) -> dict[str, Part]:
+        """The role for health. Raises Unavailable."""
+        return {"hissrv": await self._look()}
+
+    async def _look(self) -> Part:
+        if not self.settings.history.enabled:
+            return Part("off", "history is off (history.enabled)")
         keys = self.plane.keys
-        leader, cursor, status = await self.plane.home.ask(
+        leader, report, cursor, written, channels, models, status = await self.plane.home.ask(
             [
                 ("GET", keys.history_leader()),
+                ("GET", keys.progress(keys.history_leader())),
                 ("HEXISTS", keys.feed_cursors(), CONSUMER),
-                (
-                    "HMGET",
-                    keys.history_status(),
-                    "sink",
-                    "spool_rows",
-                    "lag_ms",
-                    "at_ms",
-                    "spool_error",
-                    "spool_elsewhere_bytes",
-                ),
+                ("EXISTS", keys.feed()),
+                ("HLEN", keys.channels()),
+                ("HLEN", keys.models()),
+                ("HMGET", keys.history_status(), *STATUS),
             ]
         )
         if not leader:
-            return {"hissrv": (False if cursor else None, "nobody records")}
-        sink, waiting, lag_ms, at_ms, spool_error, held = (text.decode() if text else "" for text in status)
-        detail = f"{leader.decode()}; sink {sink or 'unknown'}"
-        if waiting not in ("", "0"):
-            detail += f"; {waiting} samples wait on disk"
-        if held not in ("", "0"):
-            detail += f"; {held} bytes wait in the spool of a process that hangs"
-        if spool_error:
-            detail += f"; {spool_error}"
-        if not is_recording(leader.decode(), at_ms, now_ms()):
-            return {"hissrv": (False, f"{detail}; it does not say that it records")}
-        is_well = sink != "away" and not spool_error and held in ("", "0")
-        return {"hissrv": (is_well, f"{detail}; {int(lag_ms or 0) / 1000:.1f} s behind")}
+            is_needed = bool(cursor or written or channels or models)
+            return missing("hissrv", "nobody records") if is_needed else unneeded("there is nothing to record yet")
+        names = ("sink", "waiting", "lag_ms", "at_ms", "spool_error", "held", "sink_error", "disk_error")
+        told = dict(zip(names, (text.decode() if text else "" for text in status), strict=True))
+        now = now_ms()
+        part = leading(leader.decode(), self._said(told), read_report(report), now)
+        if part.status != "ok":
+            return part
+        if not is_recording(leader.decode(), told["at_ms"], now):
+            since = f"since {iso(int(told['at_ms']))}" if told["at_ms"].isdigit() else "yet"
+            return Part("down", f"{part.detail}; it has not said that it records {since}", "look at its log, or end it")
+        if told["sink"] == "away" or told["spool_error"] or told["disk_error"] or told["held"] not in ("", "0"):
+            return Part("down", part.detail, "`tradewind history stats` shows it in full")
+        return Part("degraded" if told["sink"] == "slow" else "ok", part.detail)
+
+    def _said(self, told: Mapping[str, str]) -> str:
+        said = [f"sink {told['sink'] or 'unknown'}"]
+        if told["sink_error"] and told["sink"] != "ok":
+            said[0] += f": {told['sink_error']}"
+        if told["waiting"] not in ("", "0"):
+            said.append(f"{told['waiting']} samples wait on disk")
+        if told["held"] not in ("", "0"):
+            said.append(f"{told['held']} bytes wait in the spool of a process that hangs")
+        said += [told[name] for name in ("spool_error", "disk_error") if told[name]]
+        if told["lag_ms"].isdigit():
+            said.append(f"{int(told['lag_ms']) / 1000:.1f} s behind")
+        return "; ".join(said)
 
     async def _units(self, series: Sequence[str]) -> dict[str, str]:
         await self.points.look()

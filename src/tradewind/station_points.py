@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 
+from tradewind.health_part import Part
 from tradewind.ids import short_random
 from tradewind.models.engine import ModelEngine
 from tradewind.models.spec import ModelSpec
@@ -21,11 +22,15 @@ from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind, PointSpec
 from tradewind.redis.connection import Link
 from tradewind.settings import Settings
+from tradewind.station_parts import leading, missing, unneeded
+from tradewind.tasks.progress import read_report
 
 #: How old the descriptions of points may be that values are shown with.
 FRESH_S = 2.0
 #: Channel or model, kind, point or field.
 Key = tuple[str, str, str]
+#: How many channels are named.
+NAMED = 5
 KIND_ORDER = tuple(kind.value for kind in Kind)
 
 
@@ -39,6 +44,7 @@ class PointRoom:
         self.commands = Commands(self.plane, self.board, self.channels, self.models.find_control)
         self._known: dict[tuple[str, str, str], PointSpec] = {}
         self._versions: dict[str, str] = {}
+        self._enabled: set[str] = set()
         self._fields: dict[tuple[str, str, str], PointSpec] = {}
         self._models_version = ""
         self._looked = 0.0
@@ -54,14 +60,51 @@ class PointRoom:
         if changed or gone:
             stale = gone | set(changed)
             kept = {key: spec for key, spec in self._known.items() if key[0] not in stale}
+            enabled = self._enabled - stale
             for channel in await self.channels.get_readable(changed):
                 kept |= {(channel.id, point.kind.value, point.id): point for point in channel.points}
-            self._known, self._versions = kept, versions
+                enabled |= {channel.id} if channel.enabled else set()
+            self._known, self._versions, self._enabled = kept, versions, enabled
         definitions = await self.models.load()
         if definitions.version != self._models_version:
             self._fields = _fields(definitions.specs.values())
             self._models_version = definitions.version
         self._looked = time.monotonic()
+
+    async def health(self) -> dict[str, Part]:
+        """The roles comsrv and modsrv. Raises Unavailable."""
+        await self.look()
+        keys = self.plane.keys
+        (seconds, _), owners, models, leader, report = await self.plane.home.ask(
+            [
+                ("TIME",),
+                ("HGETALL", keys.channel_owners()),
+                ("HLEN", keys.models()),
+                ("GET", keys.models_leader()),
+                ("GET", keys.progress(keys.models_leader())),
+            ]
+        )
+        now = int(seconds) * 1000
+        held = {name.decode(): owner for name, owner in owners.items() if _lease_ends(owner) > now}
+        if leader:
+            modsrv = leading(leader.decode(), f"{models} models", read_report(report), now)
+        else:
+            what = f"no process has this role, {models} models"
+            modsrv = missing("modsrv", what) if models else unneeded(what)
+        return {"comsrv": self._polling(held), "modsrv": modsrv}
+
+    def _polling(self, held: Mapping[str, bytes]) -> Part:
+        left = sorted(self._enabled - set(held), key=lambda name: (len(name), name))
+        if not self._enabled:
+            return Part("ok" if held else "off", "no channel is enabled")
+        if not held:
+            return missing("comsrv", f"no process has this role, {len(left)} channels are enabled")
+        said = f"{len(self._enabled)} channels, {len({owner.partition(b':')[0] for owner in held.values()})} processes"
+        if left:
+            more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
+            detail = f"{said}; nobody polls {', '.join(left[:NAMED])}{more}"
+            return Part("degraded", detail, "a comsrv claims them within seconds; if not, start another one")
+        return Part("ok", said)
 
     def describe(self, address: Address) -> PointSpec | None:
         """What is said of a point or a field, as it was at the last `look`."""
@@ -96,6 +139,12 @@ class PointRoom:
 
     async def close(self) -> None:
         await self.plane.close()
+
+
+def _lease_ends(owner: bytes) -> int:
+    """ms of `process:ms`; 0 when it is none."""
+    ends = owner.rpartition(b":")[2]
+    return int(ends) if ends.isdigit() else 0
 
 
 def _fields(models: Iterable[ModelSpec]) -> dict[tuple[str, str, str], PointSpec]:

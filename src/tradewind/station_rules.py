@@ -6,19 +6,25 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tradewind.alarms.faults import READER
 from tradewind.alarms.losses import DROPPED
 from tradewind.alarms.statistics import AlarmStatistics, PeriodStatistics, read_statistics
 from tradewind.alarms.store import AlarmStore
+from tradewind.clock import now_ms
 from tradewind.errors import Conflict, Invalid
+from tradewind.health_part import Part
 from tradewind.history.sink import Sink
 from tradewind.ids import short_random
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
+from tradewind.points.feed_count import id_of
 from tradewind.rules.spec import Rule
 from tradewind.rules.store import RuleStore
+from tradewind.station_parts import leading, missing, unneeded
 from tradewind.station_points import PointRoom
 from tradewind.tasks.gate import RedisGate
 from tradewind.tasks.plane import Plane
+from tradewind.tasks.progress import Report, read_report
 
 if TYPE_CHECKING:  # heavy, and not every role needs them
     from tradewind.alarms.journal import AlarmJournal
@@ -114,29 +120,41 @@ class RuleRoom:
 
         return await read_period(self.plane, _journal(self._sql), from_ms, to_ms, talkers)
 
-    async def look(self) -> dict[str, tuple[bool | None, str]]:
-        """Per role whether it works (None: nobody does, and nothing is to be done) and what there is to say. Raises
-        Unavailable."""
+    async def look(self) -> dict[str, Part]:
+        """The roles for health. Raises Unavailable."""
         keys = self.plane.keys
-        judge, keeper, rules, is_open, waiting, unrecorded, untold = await self.plane.home.ask(
+        leads = (keys.rules_leader(), keys.alarms_leader(), keys.notify_leader())
+        found = await self.plane.home.ask(
             [
-                ("GET", keys.rules_leader()),
-                ("GET", keys.alarms_leader()),
+                *(("GET", key) for key in leads),
+                *(("GET", keys.progress(key)) for key in leads),
                 ("SCARD", keys.rules()),
                 ("HLEN", keys.alarm_open()),
                 ("XLEN", keys.alarm_journal()),
                 ("HGET", keys.alarm_figures(), f"{DROPPED}sql"),
                 ("HGET", keys.notify_figures(), "dropped"),
+                ("XLEN", keys.notify_outbox()),
+                ("XREVRANGE", keys.faults(), "+", "-", "COUNT", 1),
+                ("HGET", keys.cursors(), READER),
             ]
+        )
+        leaders, reports, (rules, is_open, waiting, unrecorded, untold, unsent, last, read) = (
+            found[:3],
+            [read_report(text) for text in found[3:6]],
+            found[6:],
         )
         lost = (
             f"; dropped: {int(unrecorded or 0)} transitions, {int(untold or 0)} messages"
             if unrecorded or untold
             else ""
         )
+        unread = bool(last) and (not read or id_of(last[0][0].decode()) > id_of(read.decode()))
+        work = f"{is_open} alarms open{lost}" + ("; reports of faults wait" if unread else "")
+        is_needed = bool(is_open or waiting or unread or unsent)
         return {
-            "rulesrv": _state(judge, bool(rules), f"{rules} rules"),
-            "alarmsrv": _state(keeper, bool(is_open or waiting), f"{is_open} alarms open{lost}"),
+            "rulesrv": _state("rulesrv", leaders[0], reports[0], bool(rules), f"{rules} rules"),
+            "alarmsrv": _state("alarmsrv", leaders[1], reports[1], is_needed, work),
+            "notify": _state("alarmsrv", leaders[2], reports[2], bool(unsent), f"{unsent} messages wait"),
         }
 
     async def _ages(self) -> dict[str, int]:
@@ -174,7 +192,7 @@ async def _read(sink: Sink, address: str, from_ms: int, to_ms: int) -> Series:
         from_ms = times[-1] + 1
 
 
-def _state(leader: bytes | None, is_needed: bool, what: str) -> tuple[bool | None, str]:
+def _state(role: str, leader: bytes | None, report: Report | None, is_needed: bool, what: str) -> Part:
     if leader:
-        return True, f"leader {leader.decode()}, {what}"
-    return (False, f"no process has this role, {what}") if is_needed else (None, f"no process has this role, {what}")
+        return leading(leader.decode(), what, report, now_ms())
+    return missing(role, f"no process has this role, {what}") if is_needed else unneeded(what)

@@ -248,7 +248,7 @@ async def test_what_was_dropped_is_shown_everywhere(api: Flows, station: SmallSt
     text = (await api.client.get("/metrics")).text
     assert 'tradewind_alarm_journal_dropped_total{reader="sql"} 7.0' in text
     assert "tradewind_notify_outbox_dropped_total 3.0" in text and "tradewind_notify_outbox_waiting 0.0" in text
-    assert "dropped: 7 transitions, 3 messages" in (await station.rules.look())["alarmsrv"][1]
+    assert "dropped: 7 transitions, 3 messages" in (await station.rules.look())["alarmsrv"].detail
 
 
 async def test_the_journal_is_shown_after_it_has_left_redis(api: Flows, station: SmallStation) -> None:

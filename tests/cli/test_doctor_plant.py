@@ -159,6 +159,10 @@ def test_a_role_with_work_that_nobody_has(store: Store, role: str) -> None:
     found = store.checks()[role]
     assert found["status"] == "fail" and f"tradewind run {role}" in found["hint"]
     store.client.set(leaders[role], f"{role}-1")
+    if role == "hissrv":
+        found = store.checks()[role]
+        assert found["status"] == "fail" and "it has not said that it records yet" in found["detail"]
+        store.client.hset(store.keys.history_status(), mapping={"at_ms": int(time.time() * 1000), "sink": "ok"})
     found = store.checks()[role]
     assert found["status"] == "ok" and f"{role}-1" in found["detail"]
 
@@ -280,7 +284,7 @@ def test_targets_that_keep_failing(store: Store) -> None:
 
 def test_a_history_that_does_not_keep_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.client.set(store.keys.history_leader(), "hissrv-1")
-    well = {"sink": "ok", "written": 5, "lag_ms": 100, "spool_bytes": 0}
+    well = {"sink": "ok", "at_ms": int(time.time() * 1000), "written": 5, "lag_ms": 100, "spool_bytes": 0}
     store.client.hset(store.keys.history_status(), mapping=well)
     assert not [name for name, check in store.checks().items() if name.startswith("hist") and check["status"] != "ok"]
     ill = {
@@ -299,4 +303,4 @@ def test_a_history_that_does_not_keep_up(store: Store, monkeypatch: pytest.Monke
     assert says(checks["history missed"]) == ("warn", "4 entries of the feed were never read")
     assert says(checks["history policy"]) == ("warn", "include[0] is no pattern")
     monkeypatch.setenv("TRADEWIND_HISTORY_ENABLED", "false")
-    assert says(store.checks()["hissrv"]) == ("ok", "history is off")
+    assert says(store.checks()["hissrv"]) == ("ok", "history is off (history.enabled)")

@@ -96,11 +96,11 @@ class Plant:
         return await self.figure("spool_rows") >= rows and await self.figure("behind") == 0
 
     async def is_well(self) -> bool:
-        return (await self.history.look())["hissrv"][0] is True
+        return (await self.history.look())["hissrv"].status == "ok"
 
     async def tells_what_is_held(self) -> bool:
-        is_well, detail = (await self.history.look())["hissrv"]
-        return is_well is False and "bytes wait in the spool of a process that hangs" in detail
+        found = (await self.history.look())["hissrv"]
+        return found.status == "down" and "bytes wait in the spool of a process that hangs" in found.detail
 
     def end(self) -> None:
         for recorder in self._started:

@@ -51,8 +51,8 @@ async def test_without_a_spool_samples_go_to_the_sink_and_that_is_told(room: His
     spool.write_text("a file where the folder should be")
     station = StationHistory(PointRoom(room.link, room.plane.all_settings))
 
-    async def is_well() -> bool | None:
-        return (await station.look())["hissrv"][0]
+    async def is_well() -> bool:
+        return (await station.look())["hissrv"].status == "ok"
 
     async with room.recorder(sink) as recorder:
         await room.write(start, {"1": 1})
@@ -76,10 +76,10 @@ async def test_who_leads_and_says_nothing_does_not_record(room: HistoryRoom) -> 
     async with room.recorder(sink):
         await room.write(now_ms(), {"1": 1})
         await until(lambda: _has_word(room, "at_ms"))
-        assert (await station.look())["hissrv"][0] is True
+        assert (await station.look())["hissrv"].status == "ok"
     await room.plane.redis.set(room.keys.history_leader(), "somebody")
     await room.plane.redis.hset(room.keys.history_status(), "at_ms", now_ms() - SILENT_MS)
-    assert (await station.look())["hissrv"][0] is False
+    assert (await station.look())["hissrv"].status == "down"
 
 
 async def test_a_spool_that_is_removed_while_it_is_open_is_made_again(room: HistoryRoom) -> None:

@@ -64,7 +64,7 @@ async def test_history_can_be_off(redis_7: servers.Server, key_prefix: str, tmp_
     async with running(redis_7, key_prefix, tmp_path, history={"enabled": False}) as station:
         plane = station.points.plane
         await until(lambda: _is_gone(is_followed))
-        assert (await station.history.look())["hissrv"] == (None, "nobody records")
+        assert (await station.history.look())["hissrv"].status == "off"
 
 
 async def _is_gone(is_followed: Callable[[], Awaitable[bool]]) -> bool:

@@ -70,8 +70,14 @@ class AlarmKeeper:
 
     async def _term(self, lead: Leadership, stop: asyncio.Event) -> None:
         self.is_leading = True
-        jobs = (self._tick_for_ever, self._read_faults, self._recorder.run, self._sweep_for_ever)
-        tasks = [asyncio.create_task(job(), name=f"alarms {job.__name__}") for job in jobs]
+        watch = lead.progress.watch
+        jobs = {
+            "timers": watch("timers", self._tick_for_ever()),
+            "faults": watch("faults", self._read_faults()),
+            "journal": watch("journal", self._recorder.run()),
+            "sweep": self._sweep_for_ever(),  # sleeps for an hour by itself
+        }
+        tasks = [asyncio.create_task(job, name=f"alarms {name}") for name, job in jobs.items()]
         try:
             while lead.epoch and not stop.is_set():
                 waits = [asyncio.create_task(event.wait()) for event in (stop, lead.changed)]

@@ -36,7 +36,7 @@ _WHOLE = {
 _DAYS: dict[str, Schema] = {
     f"{kind}_days": {**COUNT, "description": "0: for ever"} for kind in ("raw", "minute", "hour")
 }
-_RECORDER_WORDS = ("recorder", "sink", "sink_error", "policy_error", "spool_error")
+_RECORDER_WORDS = ("recorder", "sink", "sink_error", "policy_error", "spool_error", "disk_error")
 _RECORDER_NUMBERS = (
     "since_ms", "at_ms", "entries", "batches", "written", "spooled", "refused", "not_finite", "unreadable", "thinned",
     "missed", "dropped", "dropped_bytes", "dropped_age", "dropped_corrupt", "torn_bytes", "spool_rows", "spool_bytes",

@@ -227,11 +227,20 @@ SCHEMAS: dict[str, Schema] = {
         }
     ),
     "Schedules": items_of("Schedule"),
+    "HealthPart": object_of(
+        {
+            "status": {"type": "string", "enum": ["ok", "off", "degraded", "down", "unknown"]},
+            "detail": TEXT,
+            "hint": TEXT,
+        },
+        {"status": "ok", "detail": "valkey 9.1"},
+        needs=["status", "detail"],
+    ),
     "Health": object_of(
         {
             "status": {"type": "string", "enum": ["ok", "degraded", "down"]},
             "version": TEXT,
-            "parts": {"type": "object", "additionalProperties": object_of({"status": TEXT, "detail": ANY})},
+            "parts": {"type": "object", "additionalProperties": ref("HealthPart")},
         },
         {"status": "ok", "version": "0.1.0", "parts": {"redis": {"status": "ok", "detail": "valkey 9.1"}}},
     ),

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def doctor(ctx: typer.Context, config: Config = None, data_dir: DataDir = None) -> int:
-    """Check Redis, its keys, clocks, roles, channels, rules, alarms and history. Exit 1 when something fails."""
+    """Check Redis, its keys, clocks, roles, channels, rules, alarms and history. Exit 1 when something fails or
+    cannot be looked at."""
     import asyncio
 
     from tradewind.cli.examine import examine
@@ -29,9 +30,10 @@ def doctor(ctx: typer.Context, config: Config = None, data_dir: DataDir = None) 
     found: dict[str, Any] = {"status": worst, "checks": [check.__dict__ for check in checks]}
     rows = [(check.name, status_cell(check.status), check.detail, check.hint) for check in checks]
     cli.out.show(found, lambda: table(("check", "state", "found", "what to do"), rows, empty="nothing was checked"))
-    return 1 if worst == "fail" else 0
+    return 1 if worst in ("fail", "unknown") else 0
 
 
 def worst_of(checks: list[Check]) -> str:
-    order = ("ok", "warn", "fail")
-    return max((check.status for check in checks), key=order.index, default="ok")
+    from tradewind.cli.check import STATES
+
+    return max((check.status for check in checks), key=STATES.index, default="ok")

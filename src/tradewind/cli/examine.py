@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
-from tradewind.cli.check import Check, bounded
+from tradewind.cli.check import Check, bounded, of_part
 from tradewind.cli.examine_flows import flows
 from tradewind.cli.examine_history import history
 from tradewind.cli.examine_plant import channels, feed, models
 from tradewind.cli.examine_rules import alarms, notifications, rules
-from tradewind.clock import iso
+from tradewind.clock import iso, now_ms
 from tradewind.errors import TradewindError
 from tradewind.recovery.watch import RESTORE, Loss
 from tradewind.redis.connection import Link, open_link, server_facts, translated
@@ -22,8 +23,11 @@ from tradewind.redis.embedded import socket_of
 from tradewind.redis.keys import Keys
 from tradewind.redis.urls import target_of
 from tradewind.settings import Settings
+from tradewind.station_health import UNREADABLE
+from tradewind.station_parts import leading, missing
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.plane import Plane
+from tradewind.tasks.progress import read_report
 
 READY_S = 5.0
 #: How many keys the search for forgotten ones looks at.
@@ -37,27 +41,41 @@ EXPIRING = re.compile(
 )
 TASK = re.compile(r"task:(?P<id>[A-Za-z0-9_-]+)")
 NOT_TASKS = frozenset({"task:token", "task:types", "task:outbox"})
+#: One look of the doctor; its name is that of the check when it cannot be made.
+Look = Callable[[Plane], Awaitable[list[Check]]]
 ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
 
 
 async def examine(settings: Settings) -> list[Check]:
-    """All checks; only the first when Redis cannot be reached. Raises Invalid for wrong settings."""
+    """All checks; those that could not be made are `unknown`. Raises Invalid for wrong settings."""
+    own: tuple[Look, ...] = (_station, _server, _writes, _memory, _clock, _leader, _workers, _queues, _outbox)
+    looks: tuple[Look, ...] = (
+        *own, flows, channels, feed, models, rules, alarms, notifications, history, _keys,
+    )  # fmt: skip
+    sql = await _sql(settings)
     try:
         link = await _open(settings)
     except TradewindError as error:
-        return [Check("redis", "fail", error.message, error.hint)]
+        checks = [Check("redis", "fail", error.message, error.hint), sql]
+        return checks + [Check(_name(look), "unknown", "not known: Redis cannot be reached") for look in looks]
     try:
         plane = Plane(link, settings)
-        checks = [Check("redis", "ok", f"reachable at {link}")]
-        looks = (_station, _server, _memory, _clock, _leader, _workers, _queues, _outbox, flows)
-        for look in (*looks, channels, feed, models, rules, alarms, notifications, history, _keys):
+        checks = [Check("redis", "ok", f"reachable at {link}"), sql]
+        for look in looks:
             try:
                 checks += await look(plane)
             except TradewindError as error:
-                checks.append(Check(look.__name__.strip("_"), "fail", error.message, error.hint))
+                checks.append(Check(_name(look), "unknown", f"not known: {error.message}", error.hint))
+            except UNREADABLE as error:
+                hint = "a key of another type, or a record that somebody else wrote; see docs/redis-schema.md"
+                checks.append(Check(_name(look), "unknown", f"not known: {error}", hint))
         return checks
     finally:
         await link.close()
+
+
+def _name(look: Look) -> str:
+    return getattr(look, "__name__", "check").strip("_")
 
 
 async def _open(settings: Settings) -> Link:
@@ -68,7 +86,9 @@ async def _open(settings: Settings) -> Link:
     link = await open_link(redis.model_copy(update={"min_idle": 0}))
     try:
         await link.wait_ready(READY_S)
-    except TradewindError:
+    except TradewindError as error:
+        if error.code == "redis_disk":  # it answers; the check of writes says so
+            return link
         await link.close()
         raise
     return link
@@ -110,6 +130,34 @@ async def _server(plane: Plane) -> list[Check]:
     ]
 
 
+async def _writes(plane: Plane) -> list[Check]:
+    """Whether the server takes writes and brings them to its disk."""
+    hint = "is its disk full? what it holds is kept, nothing new is taken"
+    with translated(plane.link):
+        info = await plane.link.client.info("persistence")
+    try:
+        with translated(plane.link):
+            await plane.redis.set(plane.keys.health_probe(), "doctor", px=60_000)
+    except TradewindError as error:
+        return [Check("redis writes", "fail", error.message, error.hint or hint)]
+    states = {name: str(info.get(name, "ok")) for name in ("aof_last_write_status", "rdb_last_bgsave_status")}
+    bad = ", ".join(f"{name} {state}" for name, state in states.items() if state != "ok")
+    return [Check("redis writes", "fail" if bad else "ok", bad or "taken", hint if bad else "")]
+
+
+async def _sql(settings: Settings) -> Check:
+    """Whether SQL takes writes; it is neither created nor migrated here."""
+    from tradewind.sql import probe_url
+
+    if not settings.tasks.archive:
+        return Check("sql", "ok", "tasks.archive is off")
+    try:
+        found = await probe_url(settings.sql.url, settings.data_dir)
+    except TradewindError as error:
+        return Check("sql", "fail", error.message, error.hint)
+    return Check("sql", "ok", f"{found} takes writes" if found else "not made yet: the first start does")
+
+
 async def _memory(plane: Plane) -> list[Check]:
     with translated(plane.link):
         info = await plane.link.client.info("memory")
@@ -132,10 +180,12 @@ async def _clock(plane: Plane) -> list[Check]:
 
 
 async def _leader(plane: Plane) -> list[Check]:
-    leader = await TaskControl(plane).leader()
+    lead = plane.keys.leader()
+    with translated(plane.link):
+        leader, report = await plane.redis.mget(lead, plane.keys.progress(lead))
     if leader is None:
-        return [Check("leader", "fail", "no scheduler leads", "start one: `tradewind up` or `tradewind run scheduler`")]
-    return [Check("leader", "ok", leader)]
+        return [of_part("leader", missing("scheduler", "no scheduler leads"))]
+    return [of_part("leader", leading(leader.decode(), "", read_report(report), now_ms()))]
 
 
 async def _workers(plane: Plane) -> list[Check]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tradewind.api.history_room import recorder_view
-from tradewind.cli.check import Check, bounded
-from tradewind.cli.examine_plant import role
+from tradewind.cli.check import Check, bounded, of_part
 from tradewind.cli.times import span
-from tradewind.history.store import CONSUMER, HistoryStore
-from tradewind.points.plane import PointPlane
+from tradewind.history.store import HistoryStore
+from tradewind.station_history import HistoryRoom
+from tradewind.station_points import PointRoom
 from tradewind.tasks.plane import Plane
 
 #: Samples that wait longer than this are late.
@@ -15,24 +15,16 @@ LAG_S = 60.0
 
 
 async def history(plane: Plane) -> list[Check]:
-    keys, settings = plane.keys, plane.all_settings.history
-    if not settings.enabled:
-        return [Check("hissrv", "ok", "history is off")]
-    leader, cursor, policy, channels, models = await PointPlane(plane.link, plane.all_settings).home.ask(
-        [
-            ("GET", keys.history_leader()),
-            ("HEXISTS", keys.feed_cursors(), CONSUMER),
-            ("EXISTS", keys.history_policy()),
-            ("HLEN", keys.channels()),
-            ("HLEN", keys.models()),
-        ]
-    )
-    fields = await HistoryStore(plane.link, keys).status()
-    told = recorder_view(fields)
-    what = f"{told['written']} samples written" if fields else "nothing recorded yet"
-    found = [role("hissrv", leader, what, is_needed=bool(cursor or policy or channels or models))]
+    settings = plane.all_settings.history
+    room = PointRoom(plane.link, plane.all_settings)
+    try:
+        found = [of_part("hissrv", (await HistoryRoom(room).look())["hissrv"])]
+    finally:
+        await room.close()
+    fields = await HistoryStore(plane.link, plane.keys).status() if settings.enabled else {}
     if not fields:
         return found
+    told = recorder_view(fields)
     hint = "is the sink reachable, and its disk not full? `tradewind history stats`"
     if told["sink"] != "ok":
         detail = f"the sink is {told['sink']}: {told['sink_error'] or 'no reason given'}; samples wait on disk"
@@ -43,6 +35,8 @@ async def history(plane: Plane) -> list[Check]:
         found.append(Check("history spool held", "fail", detail, "end that hissrv: whoever records delivers them then"))
     if told["spool_error"]:
         found.append(Check("history spool", "fail", told["spool_error"], "what the sink does not take has no place"))
+    if told["disk_error"]:
+        found.append(Check("history disk", "fail", told["disk_error"], "free some space; recording goes on by itself"))
     if told["lag_ms"] > LAG_S * 1000:
         detail = f"{span(told['lag_ms'] / 1000)} behind, {told['behind']} entries of the feed"
         found.append(

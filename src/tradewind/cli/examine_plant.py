@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tradewind.api.channel_book import ChannelBook, channel_view
-from tradewind.cli.check import Check
+from tradewind.cli.check import Check, of_part
 from tradewind.cli.times import span
+from tradewind.clock import now_ms
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
+from tradewind.station_parts import leading, missing, unneeded
 from tradewind.station_points import PointRoom
 from tradewind.tasks.plane import Plane
+from tradewind.tasks.progress import read_report
 
 #: How many are named.
 NAMED = 5
@@ -55,8 +58,12 @@ async def channels(plane: Plane) -> list[Check]:
 
 async def models(plane: Plane) -> list[Check]:
     points = PointPlane(plane.link, plane.all_settings)
-    count, leader = await points.home.ask([("HLEN", plane.keys.models()), ("GET", plane.keys.models_leader())])
-    return [role("modsrv", leader, f"{count} models", is_needed=bool(count))]
+    keys = plane.keys
+    lead = keys.models_leader()
+    count, leader, report = await points.home.ask(
+        [("HLEN", keys.models()), ("GET", lead), ("GET", keys.progress(lead))]
+    )
+    return [role("modsrv", leader, report, f"{count} models", is_needed=bool(count))]
 
 
 async def feed(plane: Plane) -> list[Check]:
@@ -72,14 +79,12 @@ def _lost(view: dict[str, Any]) -> int:
     return int(view["status"]["dropped"] + view["status"]["refused"])
 
 
-def role(name: str, leader: bytes | None, what: str, *, is_needed: bool) -> Check:
-    """Who holds the lease of a role, or that nobody does although there is work."""
+def role(name: str, leader: bytes | None, report: bytes | None, what: str, *, is_needed: bool) -> Check:
+    """Who holds the lease of a role and whether it goes on, or that nobody does although there is work. `report`: of
+    its progress, as stored."""
     if leader:
-        return Check(name, "ok", f"{leader.decode()}, {what}")
-    if not is_needed:
-        return Check(name, "ok", f"nobody, and nothing to do: {what}")
-    hint = f"start one: `tradewind up` or `tradewind run {name}`"
-    return Check(name, "fail", f"no process has this role, {what}", hint)
+        return of_part(name, leading(leader.decode(), what, read_report(report), now_ms()))
+    return of_part(name, missing(name, f"no process has this role, {what}") if is_needed else unneeded(what))
 
 
 def named(names: Sequence[str]) -> str:

@@ -28,9 +28,12 @@ UNSEEN = 1000
 async def rules(plane: Plane) -> list[Check]:
     store = RuleStore(plane.link, plane.keys, plane.all_settings)
     now = await store.load()
-    (leader,) = await PointPlane(plane.link, plane.all_settings).home.ask([("GET", plane.keys.rules_leader())])
+    lead = plane.keys.rules_leader()
+    home = PointPlane(plane.link, plane.all_settings).home
+    leader, report = await home.ask([("GET", lead), ("GET", plane.keys.progress(lead))])
     enabled = [rule_id for rule_id, spec in now.specs.items() if spec.enabled]
-    found = [role("rulesrv", leader, f"{len(enabled)} of {len(now.rules)} rules enabled", is_needed=bool(enabled))]
+    said = f"{len(enabled)} of {len(now.rules)} rules enabled"
+    found = [role("rulesrv", leader, report, said, is_needed=bool(enabled))]
     left_out = {problem.path.partition(".")[0]: problem for problem in reversed(now.problems)}
     for rule_id, problem in list(left_out.items())[:NAMED]:
         detail = f"{rule_id} is not judged: {problem.path.partition('.')[2] or problem.code}"
@@ -90,11 +93,12 @@ async def alarms(plane: Plane) -> list[Check]:
 
     points = PointPlane(plane.link, plane.all_settings)
     figures = await read_statistics(points, 1)
-    (leader,) = await points.home.ask([("GET", plane.keys.alarms_leader())])
+    lead = plane.keys.alarms_leader()
+    leader, report = await points.home.ask([("GET", lead), ("GET", plane.keys.progress(lead))])
     count, waiting = sum(figures.open.values()), figures.journal_waiting
     hint = "is the role alarmsrv running, and SQL reachable? see `tradewind status`"
     found = [
-        role("alarmsrv", leader, f"{count} alarms open", is_needed=bool(count or waiting)),
+        role("alarmsrv", leader, report, f"{count} alarms open", is_needed=bool(count or waiting)),
         bounded("alarm journal", waiting, plane.all_settings.alarms.journal_max, hint),
     ]
     unseen = await count_unseen(points)

@@ -217,7 +217,9 @@ def _recorder(recorder: dict[str, Any]) -> list[tuple[str, Any]]:
         pairs.append(("held", cell(held, "bold red")))
     if recorder["torn_bytes"]:
         pairs.append(("torn", f"{recorder['torn_bytes']} bytes cut off the spool's end at its start"))
-    pairs += [(name, recorder[name]) for name in ("sink_error", "policy_error", "spool_error") if recorder[name]]
+    pairs += [
+        (name, recorder[name]) for name in ("sink_error", "policy_error", "spool_error", "disk_error") if recorder[name]
+    ]
     return pairs
 
 

@@ -63,6 +63,7 @@ STYLES = {
     "active": "green",
     "warn": "yellow",
     "degraded": "yellow",
+    "unknown": "yellow",
     "draining": "yellow",
     "paused": "yellow",
     "off": "bright_black",

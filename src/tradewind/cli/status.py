@@ -34,6 +34,10 @@ def _items(cli: Session, path: str) -> list[dict[str, Any]] | None:
     return items
 
 
+def _said(part: dict[str, Any]) -> str:
+    return f"{part.get('detail', '')} → {part['hint']}" if part.get("hint") else str(part.get("detail", ""))
+
+
 def _view(url: str, found: dict[str, Any]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
@@ -43,7 +47,7 @@ def _view(url: str, found: dict[str, Any]) -> RenderableType:
 
     health = found["health"]
     head = Text.assemble(url, " ", status_cell(str(health.get("status"))), f" tradewind {health.get('version', '?')}")
-    parts = [(name, status_cell(part.get("status", "")), part.get("detail")) for name, part in health["parts"].items()]
+    parts = [(name, status_cell(part.get("status", "")), _said(part)) for name, part in health["parts"].items()]
     blocks: list[RenderableType] = [head, Text(), table(("part", "state", "detail"), parts, empty="no parts"), Text()]
     unknown = cell("not known while the station is down")
     blocks += [queue_table(found["queues"]) if found["queues"] is not None else unknown, Text()]

@@ -15,7 +15,7 @@ from tradewind.history.late_rows import LateRows
 from tradewind.history.sample import Row
 from tradewind.history.sink import Sink, SinkAway, Written
 from tradewind.history.spool import Spool
-from tradewind.history.spool_disk import SpoolFull
+from tradewind.history.spool_disk import LOW_BYTES, SpoolFull, free_bytes
 from tradewind.history.spools import Spools
 from tradewind.history.status import Faults, Figures, words_of
 from tradewind.history.store import HistoryStore
@@ -65,16 +65,19 @@ class Delivery:
         while rows:
             if self._spool.is_empty and await self._write_now(rows):
                 if self._spool.is_open:
+                    self._figures.spool_error = ""
                     await self._faults.set("history:spool", False, "history_disk_full", "the sink took what waited")
                 return
             try:
                 await asyncio.to_thread(self._spool.append, rows, self._spool.steady_ms())
             except Unavailable as error:
                 code = "history_disk_full" if isinstance(error, SpoolFull) else error.code
+                self._figures.spool_error = words_of(error)
                 await self._faults.set("history:spool", True, code, words_of(error))
                 await asyncio.sleep(FULL_PAUSE_S)
                 continue
             self._figures.spooled += len(rows)
+            self._figures.spool_error = ""
             self._is_waiting.set()
             await self._faults.set("history:spool", False, "history_disk_full", "the spool can be written")
             return
@@ -140,6 +143,7 @@ class Delivery:
             text = f"the sink of history is {figures.sink}: {figures.sink_error}; samples wait on disk"
             await self._faults.set("history:sink", True, "history_sink_away", text)
         await self._watch_other_spools()
+        await self._watch_disk()
         problems = await self._sink.problems()
         text = f"{'; '.join(problems[:5])} ({len(problems)} in all; {FILES_HINT})"
         text = text if problems else "no file of history is damaged"
@@ -154,6 +158,15 @@ class Delivery:
         text += "they are delivered when it goes on, or is ended"
         text = text if is_held else "no process keeps samples from the sink"
         await self._faults.set("history:spool-held", is_held, "history_spool_held", text)
+
+    async def _watch_disk(self) -> None:
+        """Also while nothing is recorded: the next sample would find it full."""
+        free = await asyncio.to_thread(free_bytes, self._spool.folder.parent)
+        is_full = free is not None and free < LOW_BYTES
+        text = f"the disk of {self._spool.folder.parent} is full: {free} bytes are free" if is_full else ""
+        self._figures.disk_error = text
+        text = text or "the disk of history has room"
+        await self._faults.set("history:disk", is_full, "history_disk_full", text)
 
     async def _write_now(self, rows: Sequence[Row]) -> bool:
         """False when the sink is away, or has not answered yet."""

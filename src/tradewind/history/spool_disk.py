@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tradewind.errors import Unavailable
 
+#: With less than this left the disk counts as full.
+LOW_BYTES = 4_000_000
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -21,6 +23,15 @@ def trouble(error: OSError, what: str) -> Unavailable:
     if error.errno in _NO_SPACE:
         return SpoolFull(f"{what}: the disk is full", hint="free some space; recording goes on by itself")
     return Unavailable(f"{what}: {error.strerror}", code="spool_broken", hint="check the disk and the rights")
+
+
+def free_bytes(folder: Path) -> int | None:
+    """What this user may still write there; None when that cannot be told."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
 
 
 def is_at(file: int, path: Path) -> bool:

@@ -34,7 +34,8 @@ class Figures(msgspec.Struct):
     off from its end at the start: a write that a crash broke off, whose rows come again, or damage. `spool_*`: what
     waits there; `spool_elsewhere_bytes`: in spools that other processes hold, and hang with. `behind`:
     entries of the feed not yet stored (after a start, until its end was reached or it was trimmed to them: at most);
-    `lag_ms`: age of the oldest of them. `sink`: ok, away, slow. `spool_error`: why there is no spool.
+    `lag_ms`: age of the oldest of them. `sink`: ok, away, slow. `spool_error`: why there is no spool, or
+    it takes nothing; `disk_error`: that the disk of history is full.
     """
 
     recorder: str = ""
@@ -44,6 +45,7 @@ class Figures(msgspec.Struct):
     sink_error: str = ""
     policy_error: str = ""
     spool_error: str = ""
+    disk_error: str = ""
     entries: int = 0
     batches: int = 0
     written: int = 0

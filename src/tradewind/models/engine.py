@@ -80,7 +80,9 @@ class ModelEngine:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then."""
         lead = Leadership(self.plane, self.id, self.plane.keys.models_leader(), self.plane.keys.models_epoch())
-        await lead.serve(stop, lambda epoch: self._term(lead, epoch, stop), self._trouble)
+        await lead.serve(
+            stop, lambda epoch: lead.progress.watch("compute", self._term(lead, epoch, stop)), self._trouble
+        )
 
     def _trouble(self, error: Unavailable) -> None:
         log.warning("models_wait", engine=self.id, error=error.message)

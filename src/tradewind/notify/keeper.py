@@ -38,7 +38,9 @@ class NotifyKeeper:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; deliveries under way are finished, then the lead is given up."""
         lead = Leadership(self.plane, self.id, self.plane.keys.notify_leader(), self.plane.keys.notify_epoch())
-        await lead.serve(stop, lambda epoch: self._term(lead, epoch, stop), self._trouble)
+        await lead.serve(
+            stop, lambda epoch: lead.progress.watch("deliver", self._term(lead, epoch, stop)), self._trouble
+        )
 
     def _trouble(self, error: Unavailable) -> None:
         log.warning("notifications_wait", keeper=self.id, error=error.message)

@@ -12,6 +12,7 @@ import structlog
 
 from tradewind import clock
 from tradewind.errors import Conflict, Unavailable
+from tradewind.health_part import Part
 from tradewind.ids import short_random
 from tradewind.recovery.standing import Standing
 from tradewind.recovery.watch import RESTORE, StationWatch
@@ -189,17 +190,17 @@ class Recovery:
 
     # health
 
-    async def look(self) -> dict[str, tuple[bool | None, str]]:
-        """For health: whether Redis has the data of this station (None: nobody can know). Raises Unavailable."""
+    async def look(self) -> dict[str, Part]:
+        """For health: whether Redis has the data of this station (`off`: nobody can know). Raises Unavailable."""
         try:
             standing = await self.watch.look()
         except Conflict as error:
-            return {"store": (False, error.message)}
+            return {"store": Part("down", error.message, error.hint)}
         if standing is Standing.LOST:
-            return {"store": (False, f"{self.watch.loss}; {await self._doing()}")}
+            return {"store": Part("down", f"{self.watch.loss}; {await self._doing()}")}
         if self._shelf is None:
-            return {"store": (None, "no SQL in this process: a loss of Redis before its start is not noticed")}
-        return {"store": (True, f"station {self.watch.expected}")}
+            return {"store": Part("off", "no SQL in this process: a loss of Redis before its start is not noticed")}
+        return {"store": Part("ok", f"station {self.watch.expected}")}
 
     async def _doing(self) -> str:
         last = await self._shelf.restoring.last() if self._shelf is not None else None

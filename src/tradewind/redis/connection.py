@@ -26,7 +26,7 @@ from redis.backoff import NoBackoff
 from redis.connection import ConnectionPool as SyncPool
 from redis.connection import SSLConnection as SyncSSLConnection
 from redis.connection import UnixDomainSocketConnection as SyncUnixConnection
-from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
+from redis.exceptions import AuthenticationError, AuthorizationError, RedisError, ResponseError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel as SyncSentinel
 
@@ -142,6 +142,8 @@ class Link:
                     what = translate(error, self) if isinstance(error, RedisError) else "no answer"
                     message = f"Redis at {self} is not ready after {timeout_s:g} s: {what}"
                     raise Unavailable(message, hint="start the server, or correct redis.url") from error
+            except ResponseError as error:  # it answers, and says what is wrong with it: its disk is full
+                raise translate(error, self) or error from error
             await asyncio.sleep(min(0.1, max(0.0, end - time.monotonic())))
             with suppress(RedisError):
                 await self.refresh()

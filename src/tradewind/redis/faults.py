@@ -53,9 +53,9 @@ RETRYABLE: tuple[type[RedisError], ...] = (
     AskError,
     TryAgainError,
 )
-# Errors that redis-py has no class for: the disk is full, too few replicas, a script of somebody else runs for long, a
+# Errors that redis-py has no class for: too few replicas, a script of somebody else runs for long, a
 # server that became a replica let go who waited in a blocking read.
-_SERVER_TROUBLE = ("MISCONF", "NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN", "UNBLOCKED")
+_SERVER_TROUBLE = ("NOREPLICAS", "BUSY ", "UNKILLABLE", "MASTERDOWN", "UNBLOCKED")
 
 
 class WrongType(Conflict):
@@ -96,6 +96,9 @@ def translate(error: RedisError, where: object = "Redis") -> TradewindError | No
         return Unavailable(f"{name} refuses us: {text}", code="redis_auth", hint=hint)
     if isinstance(error, BusyLoadingError):
         return Unavailable(f"{name} is still loading its data", code="redis_loading", hint="try again in a moment")
+    if isinstance(error, ResponseError) and text.startswith("MISCONF"):
+        hint = "is its disk full? free some space: it goes on by itself, and keeps what it holds"
+        return Unavailable(f"{name} refuses writes: {text}", code="redis_disk", hint=hint)
     if isinstance(error, RETRYABLE) or (isinstance(error, ResponseError) and text.startswith(_SERVER_TROUBLE)):
         return Unavailable(f"{name} does not answer: {text}", code="redis_unavailable", hint="check the Redis server")
     return None

@@ -568,6 +568,14 @@ class Keys:
 
     # the station itself
 
+    def progress(self, lock: str) -> str:
+        """string; JSON of who holds that lead, `lock` being its key: ages_ms (part of the role → since when it has not gone on), trouble. Six leases. Leadership."""
+        return f"{self.p}station:progress:{lock.removeprefix(self.p)}"
+
+    def health_probe(self) -> str:
+        """string; the tiny write by which health finds out whether the server takes any. 60 s. StationHealth."""
+        return f"{self.p}station:probe"
+
     def station_id(self) -> str:
         """string; id of the station that this Redis belongs to, which SQL knows too: a Redis without it has lost its data. No TTL. StationWatch."""
         return f"{self.p}station:id"

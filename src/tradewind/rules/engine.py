@@ -101,8 +101,9 @@ class RuleEngine:
                     lead.changed.clear()
                     continue
                 try:
-                    await self._term(lead, epoch, stop)
+                    await lead.progress.watch("judge", self._term(lead, epoch, stop))
                 except Unavailable as error:
+                    lead.progress.met("judge", error.message)
                     log.warning("rules_wait", engine=self.id, error=error.message)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(stop.wait(), TROUBLE_PAUSE_S)

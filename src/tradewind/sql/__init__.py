@@ -5,6 +5,6 @@ Needs nothing but its database, emits no events. The tables live here; the rooms
 
 from __future__ import annotations
 
-from tradewind.sql.engine import Sql, open_sql
+from tradewind.sql.engine import Sql, open_sql, probe_url
 
-__all__ = ["Sql", "open_sql"]
+__all__ = ["Sql", "open_sql", "probe_url"]

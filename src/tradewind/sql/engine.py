@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from tradewind.errors import Invalid
 from tradewind.sql.faults import sql_errors
 from tradewind.sql.migrate import LOCK_WAIT_S, migrate_postgres, migrate_sqlite
+from tradewind.sql.probe import POSTGRES_WRITE, probe_sqlite
 from tradewind.sql.sqlite_writer import WRITE_PRAGMAS, SqliteWriter
 
 BUSY_S = 10.0
@@ -31,15 +32,21 @@ _DIALECTS: dict[str, Literal["sqlite", "postgresql"]] = {
 
 
 class Sql:
-    """An open, migrated database. `writer` is there for SQLite only; `where` is the URL without secrets."""
+    """An open, migrated database. `writer` and `path` are there for SQLite only; `where` is the URL without secrets."""
 
     def __init__(
-        self, engine: AsyncEngine, dialect: Literal["sqlite", "postgresql"], where: str, writer: SqliteWriter | None
+        self,
+        engine: AsyncEngine,
+        dialect: Literal["sqlite", "postgresql"],
+        where: str,
+        writer: SqliteWriter | None,
+        path: Path | None = None,
     ) -> None:
         self.engine = engine
         self.dialect = dialect
         self.where = where
         self.writer = writer
+        self._path = path
         self._writing = engine.execution_options(begin_immediate=True)
 
     @asynccontextmanager
@@ -66,6 +73,15 @@ class Sql:
             async with asyncio.timeout(CONNECT_S), self.engine.connect() as connection:
                 await connection.execute(text("SELECT 1"))
 
+    async def probe(self) -> None:
+        """A tiny write that changes nothing. Raises Unavailable when the database takes none."""
+        if self._path is not None:
+            await asyncio.to_thread(probe_sqlite, self._path)
+            return
+        with sql_errors("write", self.where):
+            async with asyncio.timeout(CONNECT_S), self.engine.begin() as connection:
+                await connection.execute(text(POSTGRES_WRITE))
+
     async def close(self) -> None:
         if self.writer is not None:
             await self.writer.close()
@@ -88,6 +104,25 @@ async def open_sql(url: str, data_dir: Path | None) -> Sql:
     if dialect == "postgresql":
         return await _open_postgres(parsed)
     return await _open_sqlite(_file_of(parsed))
+
+
+async def probe_url(url: str, data_dir: Path) -> str:
+    """A tiny write to a database that is there; its dialect, or nothing when it is not made yet. Raises Invalid,
+    Unavailable."""
+    parsed, dialect = _parse(url) if url else (None, _DIALECTS["sqlite"])
+    if dialect == "sqlite":
+        path = _file_of(parsed) if parsed is not None else data_dir / "tradewind.db"
+        if not path.exists():
+            return ""
+        await asyncio.to_thread(probe_sqlite, path)
+        return dialect
+    with sql_errors("write", "the database"):
+        connection = await asyncpg.connect(_dsn(make_url(url)), timeout=CONNECT_S, command_timeout=CONNECT_S)
+        try:
+            await connection.execute(POSTGRES_WRITE)
+        finally:
+            await connection.close()
+    return dialect
 
 
 def _parse(url: str) -> tuple[URL, Literal["sqlite", "postgresql"]]:
@@ -122,7 +157,7 @@ async def _open_sqlite(path: Path) -> Sql:
     )
     event.listen(engine.sync_engine, "connect", _on_sqlite_connect)
     event.listen(engine.sync_engine, "begin", _on_sqlite_begin)
-    return Sql(engine, "sqlite", where, SqliteWriter(path, busy_s=BUSY_S))
+    return Sql(engine, "sqlite", where, SqliteWriter(path, busy_s=BUSY_S), path)
 
 
 def _on_sqlite_connect(connection: Any, _record: Any) -> None:
@@ -138,9 +173,13 @@ def _on_sqlite_begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if is_immediate else "BEGIN")
 
 
+def _dsn(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
 async def _open_postgres(url: URL) -> Sql:
     # asyncpg reads the URL itself: it knows the options of libpq (sslmode, target_session_attrs, several hosts).
-    dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    dsn = _dsn(url)
     shown = {name: value for name, value in url.query.items() if name in ("host", "port")}
     where = URL.create("postgresql", url.username, None, url.host, url.port, url.database, shown).render_as_string()
 

@@ -7,30 +7,37 @@ one in. Each term has an epoch that every leader script compares: a late write o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import msgspec
 import redis
 import structlog
 
 from tradewind.errors import Unavailable
 from tradewind.redis.connection import Link
+from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, sha, source
 from tradewind.settings import Settings
+from tradewind.tasks.progress import LOOP, Progress
 
 log = structlog.get_logger(__name__)
 _PACKAGE = "tradewind.tasks"
 #: How often one that does not lead tries to.
 TRY_S = 0.4
 TROUBLE_PAUSE_S = 1.0
+#: How many leases a report of progress outlives.
+REPORT_LEASES = 6
 
 
 class Plane(Protocol):
     """What every room's plane has."""
 
     link: Link
+    keys: Keys
     all_settings: Settings
 
 
@@ -43,9 +50,11 @@ class Leadership:
         self.id = holder_id
         self.epoch = 0
         self.changed = asyncio.Event()
+        self.progress = Progress()
         settings = plane.all_settings.scheduler
         self._ttl_ms = int(settings.leader_ttl_s * 1000)
         self._renew_s = settings.renew_s
+        self._report_ms = self._ttl_ms * REPORT_LEASES
         self._held_s = settings.leader_ttl_s * 2 / 3
         # A server that does not answer is asked twice before the lead is given up, and not waited for longer.
         self._patience_s = max(0.1, (self._held_s - self._renew_s - TRY_S) / 2)
@@ -84,6 +93,7 @@ class Leadership:
                     await term(epoch)
                 except Unavailable as error:
                     trouble(error)
+                    self.progress.met("term", error.message)
                     await either(stop, timeout_s=TROUBLE_PAUSE_S)
         finally:
             await self.stop()
@@ -125,6 +135,7 @@ class Leadership:
                         self._set(epoch)
                 if self.epoch:
                     wait = self._renew_s
+                    self._report(client)
             except (redis.RedisError, OSError, Unavailable) as error:
                 log.warning("leader lock out of reach", holder=self.id, error=str(error))
                 if client is not None:
@@ -136,6 +147,14 @@ class Leadership:
                 wait = max(0.05, min(wait, self._held_until - time.monotonic()))
             self._stop.wait(wait)
         self._release(client)
+
+    def _report(self, client: redis.Redis) -> None:
+        """What the parts of this role did last; the loop says that it turns when it comes to it."""
+        self._loop.call_soon_threadsafe(self.progress.mark, LOOP)
+        key = self.plane.keys.progress(self._keys[0])
+        # A server that is full still renews the lead, and takes no report.
+        with contextlib.suppress(redis.ResponseError):
+            client.set(key, msgspec.json.encode(self.progress.report()), px=self._report_ms)
 
     def _release(self, client: redis.Redis | None) -> None:
         epoch, self.epoch = self.epoch, 0

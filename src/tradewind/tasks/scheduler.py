@@ -7,7 +7,8 @@ next leader would miss.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
@@ -30,7 +31,7 @@ SWEEP_S = 3600.0
 
 
 #: What another room does in the leader: given the term, it returns its jobs by name.
-Room = Callable[[LeaderStore], Mapping[str, Callable[[], Awaitable[None]]]]
+Room = Callable[[LeaderStore], Mapping[str, Callable[[], Coroutine[Any, Any, None]]]]
 
 
 class Scheduler:
@@ -67,7 +68,7 @@ class Scheduler:
     async def _term(self, lead: Leadership, epoch: int, stop: asyncio.Event) -> None:
         """One term, until it is lost or `stop` is set."""
         store = LeaderStore(self.plane, self.id, epoch)
-        jobs: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+        jobs: list[tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = [
             ("assign", lambda: self._assign(store)),
             ("tick", lambda: self._tick(store)),
             ("sweep", lambda: self._sweep(store)),
@@ -125,20 +126,24 @@ class Scheduler:
             await asyncio.sleep(SWEEP_S)
 
 
-async def _restarted(name: str, job: Callable[[], Awaitable[None]], lead: Leadership, epoch: int) -> None:
+async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], lead: Leadership, epoch: int) -> None:
     """Run a job for as long as we lead; trouble with a server is logged and tried again."""
     while True:
         try:
-            await job()
+            # The sweep sleeps for an hour by itself.
+            await (lead.progress.watch(name, job()) if name != "sweep" else job())
         except Deposed:
             lead.step_down(epoch)
             return
         except Unavailable as error:
             log.warning("the scheduler waits for a server", job=name, error=error.message)
+            lead.progress.met(name, error.message)
             await asyncio.sleep(0.5)
         except TradewindError as error:
             log.error("the scheduler met an error and goes on", job=name, error=error.message, code=error.code)
+            lead.progress.met(name, error.message)
             await asyncio.sleep(1)
         except RedisError as error:  # a script met something in Redis that it cannot digest
             log.error("the scheduler met an error and goes on", job=name, error=str(error), code="redis_error")
+            lead.progress.met(name, str(error))
             await asyncio.sleep(1)

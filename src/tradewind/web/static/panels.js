@@ -21,8 +21,8 @@ export const health = {
         setText(label, word(name));
         setText(badge, word(report.status));
         setData(badge, "state", report.status);
-        setText(detail, report.detail);
-        setTip(detail, report.detail);
+        setText(detail, report.hint ? `${report.detail} → ${report.hint}` : report.detail);
+        setTip(detail, report.hint ? `${report.detail} → ${report.hint}` : report.detail);
       });
     return parts.length ? "" : word("noHealth");
   },

@@ -4,9 +4,9 @@ const WORDS = {
   en: {
     skip: "Skip to content", apiLink: "API", metrics: "Metrics", healthLink: "Health",
     health: "Health", queues: "Queues", throughput: "Throughput", workers: "Workers", tasks: "Recent tasks",
-    ok: "ok", degraded: "degraded", down: "down", unknown: "unknown",
+    ok: "ok", degraded: "degraded", down: "down", unknown: "unknown", off: "off",
     redis: "Redis", scheduler: "Scheduler", worker: "Worker", sql: "SQL", api: "API", broker: "RabbitMQ",
-    rulesrv: "Rules", alarmsrv: "Alarms", hissrv: "History", store: "Store",
+    comsrv: "Devices", modsrv: "Models", rulesrv: "Rules", alarmsrv: "Alarms", notify: "Notifications", hissrv: "History", store: "Store",
     trend: "Trend", trendAddress: "Address of a point", trendRange: "How long", trendOf: "{0}: between {1} and {2}, newest {3} {4}",
     noTrend: "Press the address of a point, or type one.", noSamples: "Nothing was recorded in this time.",
     trendKept: "what lies before {0} was removed",
@@ -67,8 +67,8 @@ const WORDS = {
   zh: {
     skip: "跳到内容", apiLink: "接口文档", metrics: "指标", healthLink: "健康",
     health: "健康状态", queues: "队列", throughput: "吞吐量", workers: "工作者", tasks: "最近任务",
-    ok: "正常", degraded: "降级", down: "停止", unknown: "未知",
-    scheduler: "调度器", worker: "工作者", rulesrv: "规则", alarmsrv: "告警", hissrv: "历史", store: "数据",
+    ok: "正常", degraded: "降级", down: "停止", unknown: "未知", off: "未用",
+    scheduler: "调度器", worker: "工作者", comsrv: "设备", modsrv: "模型", rulesrv: "规则", alarmsrv: "告警", notify: "通知", hissrv: "历史", store: "数据",
     trend: "趋势", trendAddress: "点的地址", trendRange: "时间范围", trendOf: "{0}：{1} 至 {2}，最新 {3} {4}",
     noTrend: "点击某个点的地址，或输入一个地址。", noSamples: "这段时间没有记录。",
     trendKept: "{0} 之前的数据已按保留期删除",
