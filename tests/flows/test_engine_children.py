@@ -6,8 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.flows.engine import Engine, until
+from tests.flows.engine import Engine
 from tests.flows.engine_nodes import stage
+from tradewind.errors import Conflict
+from tradewind.flows.starting import start_child
 
 Make = Callable[..., Awaitable[Engine]]
 
@@ -110,22 +112,58 @@ async def test_a_map_over_nothing_is_nothing(station: Engine) -> None:
     assert ended.got("end") == []
 
 
-async def test_a_terminated_parent_leaves_its_child_to_itself(station: Engine) -> None:
-    child = await station.register({"slow": "e_block"}, interval=3600)
-    flow_id = await station.register({"sub": ("subflow", {"flow": child})})
+@pytest.mark.parametrize("way", ["node", "cycle", "flow", "deadline"])
+async def test_children_are_stopped_with_their_parent(station: Engine, way: str) -> None:
+    """Through two generations, what runs and what waits."""
+    grandchild = await station.register({"slow": "e_block", "d": "e_note"}, "slow.a>d.x", interval=3600)
+    child = await station.register({"sub": ("subflow", {"flow": grandchild})}, interval=3600)
+    more = {"cycle_timeout": 1.5} if way == "deadline" else {}
+    flow_id = await station.register({"sub": ("subflow", {"flow": child})}, interval=3600, **more)
     cycle = await station.run(flow_id)
-    await station.running(child, "slow")
-    await station.node_is(flow_id, cycle, "sub", "pending")
-    await station.flows.terminate(flow_id, cycle, "sub")
+    await station.running(grandchild, "slow")
+    await station.node_is(child, 0, "sub", "pending")
+    if way == "node":
+        await station.flows.terminate(flow_id, cycle, "sub")
+    elif way == "cycle":
+        await station.flows.stop_cycle(flow_id, cycle)
+    elif way == "flow":
+        await station.flows.stop(flow_id)
     assert (await station.end(flow_id, cycle)).states == {"sub": "terminated"}
-    stage.gate(child).set()
-    assert (await station.end(child, 0)).status == "completed"
+    ended = await station.end(grandchild, 0)
+    assert (ended.status, ended.states) == ("stopped", {"slow": "terminated", "d": "terminated"})
+    assert "has ended: terminated" in ended.view["reason"]
+    assert (await station.end(child, 0)).status == "stopped"
 
-    async def is_idle() -> bool:
-        return station.station.workers[0].running == 0
 
-    await until(is_idle)
-    assert (await station.end(flow_id, cycle)).states == {"sub": "terminated"}
+async def test_children_that_outlive_a_timeout_are_stopped(station: Engine) -> None:
+    child = await station.register({"slow": "e_block"}, interval=3600)
+    config = {"flow": child, "input": "slow.value", "timeout": 0.4, "concurrency": 3}
+    for on_error in ("fail", "collect"):
+        nodes = {"s": ("e_send", {"values": {"a": [1, 2, 3]}}), "m": ("map", {**config, "on_error": on_error})}
+        ended = await station.go(nodes, "s.a>m.items")
+        assert ended.states["m"] == ("failed" if on_error == "fail" else "completed")
+    for n in range(6):
+        assert (await station.end(child, n)).status == "stopped"
+
+
+async def test_a_retried_subflow_stops_what_took_too_long_and_starts_anew(station: Engine) -> None:
+    child = await station.register({"slow": "e_block"}, interval=3600)
+    config = {"flow": child, "timeout": 0.4}
+    ended = await station.go({"sub": ("subflow", config, {"retries": 1, "backoff": 0.1})})
+    assert ended.states == {"sub": "failed"}
+    assert stage.ran(child) == ["slow", "slow"]
+    for n in range(2):
+        assert (await station.end(child, n)).status == "stopped"
+
+
+async def test_no_child_is_started_for_a_node_that_has_ended(station: Engine) -> None:
+    child = await station.register({"slow": "e_block"}, interval=3600)
+    flow_id = await station.register({"s": "e_send", "slow": "e_block"})
+    cycle = await station.run(flow_id)
+    await station.node_is(flow_id, cycle, "s", "completed")
+    with pytest.raises(Conflict, match="has ended"):
+        await start_child(station.flows.store, child, {}, f"{flow_id}:{cycle}:s", "k")
+    assert await station.last_cycle(child) == -1
 
 
 async def test_children_of_children(station: Engine) -> None:

@@ -27,8 +27,8 @@ BREATH_S = 0.005  # of computing between two chances for others on the loop
 class Map(Node):
     """Does the same for each item of a list: an expression, or a cycle of another flow, and keeps the order.
 
-    Cycles run `concurrency` at a time; while they run, the node holds no place at a worker. At most 100,000 items for
-    an expression, 1,000 for a flow.
+    Cycles run `concurrency` at a time; while they run, the node holds no place at a worker. Those that have not ended
+    when it does are stopped. At most 100,000 items for an expression, 1,000 for a flow.
     """
 
     expression: Annotated[

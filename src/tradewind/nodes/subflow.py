@@ -19,8 +19,8 @@ from tradewind.nodes.child_cycle import FLOW_ID, TARGET, endings, is_target, out
 class Subflow(Node):
     """Runs a cycle of another registered flow and waits for its end, without holding a place at a worker.
 
-    Fails when the cycle did not complete; with attempts left, a new cycle is started. A cycle that takes too long is
-    left to itself.
+    Fails when the cycle did not complete; with attempts left, a new cycle is started. A cycle that has not ended when
+    this node does is stopped.
     """
 
     flow: Annotated[str, Meta(pattern=FLOW_ID, description="The id of a registered flow.")]
@@ -37,7 +37,7 @@ class Subflow(Node):
             await self._start()
         cycle: int = state["cycle"]
         status = endings(self.call, self.flow).get(cycle, "")
-        if state["attempt"] != self.attempt and status not in ("", "completed"):
+        if state["attempt"] != self.attempt and status != "completed":
             await self._start()
         if not status:
             message = f"cycle {cycle} of flow {self.flow!r} had not ended after {self.timeout:g} s"

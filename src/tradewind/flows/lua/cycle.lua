@@ -181,6 +181,18 @@ local function plain_key(c, component, source, handle, target, target_handle)
     .. '.to.' .. target .. '.handle.' .. target_handle
 end
 
+-- Cycles that a node started and that still run, when it ends or is to be tried anew: settle_cycles stops them.
+local orphans = {}
+local function leave_children(c, id, why)
+  local key = c.key .. ':in:' .. id
+  local kids = redis.call('HGET', key, 'kids')
+  if not kids or tonumber(kids) <= 0 then return end
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    local flow, n = string.match(field, '^open (%S+) (%d+)$')
+    if flow then orphans[#orphans + 1] = { flow, n, why } end
+  end
+end
+
 local unsent_since = NOW -- 0: nobody but the leader will send them
 local tombstones_travel = false -- true: over the broker, behind what a foreign worker has published itself
 -- A node ends for good: its records, its counters, and what it sends. kind: '!failed' or '!skipped', what goes over edges
@@ -193,6 +205,7 @@ local function end_node(c, id, status, worker, start, message, outputs, kind, is
   c.open, c.dirty = c.open - 1, true
   c.counts[COUNTED[status]] = c.counts[COUNTED[status]] + 1
   tell('node_' .. status, c, id, status)
+  leave_children(c, id, 'node ' .. id .. ' of cycle ' .. c.n .. ' of ' .. c.flow .. ' has ended: ' .. status)
   if status == 'failed' then
     if not c.cause then c.cause = id .. ': ' .. message end
     record('{"k":"log","flow":"' .. c.flow .. '","cycle":' .. c.n .. ',"node":"' .. id
@@ -332,6 +345,7 @@ local function tell_parent(c, status)
   local flow, n, node = string.match(c.parent, '^([^:]+):(%d+):(.+)$')
   local key = F .. flow .. ':cycle:' .. n .. ':in:' .. node
   if redis.call('HSETNX', key, 'kid ' .. c.flow .. ' ' .. c.n, status) == 0 then return end
+  redis.call('HDEL', key, 'open ' .. c.flow .. ' ' .. c.n)
   if redis.call('HINCRBY', key, 'kids', -1) > 0 then return end
   local tid = flow .. '_' .. n .. '_' .. node
   run_soon(tid)
@@ -396,6 +410,15 @@ local function halt(c, ids, status, message)
 end
 local function nodes_of(c, component) return cmsgpack.unpack(redis.call('HGET', c.plan_key, ':' .. component)) end
 
+-- Stop a running cycle; what: stopped or timeout.
+local function stop_cycle(c, what, reason)
+  c.stop = what
+  redis.call('HSET', c.key, 'stop', what, 'reason', reason)
+  redis.call('ZREM', P .. 'flows:deadlines', c.name)
+  log_line(c, 'WARNING', 'Cycle ' .. c.n .. (what == 'timeout' and ' ran past its deadline' or ' is being stopped') .. ': ' .. reason)
+  halt(c, nodes_of(c, 'all'), 'terminated', reason)
+end
+
 -- Once, at the end of a script: decide what became ready, end what is done, write the counters, place the tasks.
 local function settle_cycles()
   local again = true
@@ -427,6 +450,14 @@ local function settle_cycles()
             end
           end
         end
+      end
+    end
+    while #orphans > 0 do
+      local one = table.remove(orphans)
+      local child = cycle_of(one[1], one[2])
+      if child and child.status == 'running' and not child.stop then
+        stop_cycle(child, 'stopped', one[3])
+        again = true
       end
     end
   end

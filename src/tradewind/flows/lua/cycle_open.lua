@@ -23,6 +23,7 @@ if ARGV[20] ~= '' then
   parent = F .. pf .. ':cycle:' .. pn .. ':in:' .. pnode
   local child = ARGV[23] ~= '' and redis.call('HGET', parent, 'child ' .. ARGV[23])
   if child then return { 1, tonumber(child) } end
+  if redis.call('HEXISTS', F .. pf .. ':cycle:' .. pn .. ':done', pnode) == 1 then return { -4, 'wanted by a node that has ended' } end
 elseif ARGV[23] ~= '' and f[4] == ARGV[23] then
   return { 1, tonumber(f[5]) }
 end
@@ -101,6 +102,7 @@ redis.call('HSET', flow, 'last_cycle', n)
 redis.call('HDEL', flow, 'buffered_ms')
 if parent then
   redis.call('HINCRBY', parent, 'kids', 1)
+  redis.call('HSET', parent, 'open ' .. id .. ' ' .. n, '1')
   if ARGV[23] ~= '' then redis.call('HSET', parent, 'child ' .. ARGV[23], n) end
 elseif ARGV[23] ~= '' then
   redis.call('HSET', flow, 'run_id', ARGV[23], 'run_cycle', n)

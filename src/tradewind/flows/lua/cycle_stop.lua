@@ -34,11 +34,7 @@ elseif what == 'node' then
     end_node(c, which, 'terminated', '', '0', reason, nil, '!failed')
   end
 else
-  c.stop = what
-  redis.call('HSET', c.key, 'stop', what, 'reason', reason)
-  redis.call('ZREM', P .. 'flows:deadlines', c.name)
-  log_line(c, 'WARNING', 'Cycle ' .. c.n .. (what == 'timeout' and ' ran past its deadline' or ' is being stopped') .. ': ' .. reason)
-  halt(c, nodes_of(c, 'all'), 'terminated', reason)
+  stop_cycle(c, what, reason)
 end
 settle_cycles()
 return 1

@@ -49,6 +49,7 @@ for i = 1, #ids do
     more.hook = nil
     if status == 'RETRYING' or status == 'SUSPENDED' then
       local due = now + tonumber(ARGV[at + 6])
+      if status == 'RETRYING' and c then leave_children(c, node, 'node ' .. node .. ' of ' .. c.flow .. ' is tried again') end
       if status == 'SUSPENDED' then
         local input = c and c.key .. ':in:' .. node
         redis.call('HSET', key, 'n', math.max(0, tonumber(more.n or '1') - 1)) -- it did not fail: not an attempt
