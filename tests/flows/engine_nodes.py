@@ -219,3 +219,11 @@ class SlowAsk(Node):
         if self.word.value is None:
             raise Suspend(3600, {"asked": True})
         await self.a.send(self.word.value)
+
+
+@node("e_note_all", open_inputs=True)
+class NoteAll(Node):
+    """Notes everything that it was given, by handle."""
+
+    async def execute(self) -> None:
+        stage.note(self, dict(self.inputs))

@@ -148,3 +148,32 @@ async def test_a_flow_with_a_bad_trigger_is_refused(station: Engine) -> None:
             {"n": ("e_note", {}, {"external": ["x"]})}, triggers=[{"type": "alarm", "level": "Loud"}]
         )
     assert [problem.path for problem in caught.value.problems] == ["triggers[0].level"]
+
+
+async def test_only_triggers_that_fit_give_the_transition_to_their_handles(station: Engine) -> None:
+    flow_id = await station.register(
+        {"n": ("e_note_all", {}, {"external": ["all", "high", "other"]})},
+        triggers=[
+            {"type": "alarm", "status": "New", "to": "n.all"},
+            {"type": "alarm", "level": "High", "status": "New", "to": "n.high"},
+            {"type": "alarm", "source": "elsewhere:*", "to": "n.other"},
+        ],
+        interval=None,
+        schedule={"manual": True},
+    )  # fmt: skip
+    await station.flows.start(flow_id)
+
+    async def is_watched() -> bool:
+        keys = station.station.points.plane.keys
+        return bool(await station.redis.hexists(keys.cursors(), CURSOR))
+
+    await until(is_watched, "the watch")
+    await _raise(station, "comsrv:1:m:1", level="High")
+
+    async def both() -> bool:
+        return len(stage.got(flow_id, "n")) == 2  # two triggers fit: two cycles
+
+    await until(both, "two cycles")
+    for given in stage.got(flow_id, "n"):
+        assert given["all"]["source"] == given["high"]["source"] == "comsrv:1:m:1"
+        assert given["other"] is None

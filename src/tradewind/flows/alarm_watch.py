@@ -89,6 +89,11 @@ class AlarmWatch:
             entry = JournalEntry.of_stream(fields)
         except (KeyError, ValueError):  # the recorder says so
             return
+        payload = payload_of(entry)
+        fitting: dict[str, dict[int, Any]] = {}
         for flow_id, i, trigger in self._triggers:
             if trigger.fits(entry):
-                await fire(self._flows, flow_id, TYPE, payload_of(entry), f"alarm-{entry_id}-{i}")
+                fitting.setdefault(flow_id, {})[i] = payload
+        for flow_id, seen in fitting.items():
+            for i in seen:
+                await fire(self._flows, flow_id, TYPE, seen, f"alarm-{entry_id}-{i}", i)

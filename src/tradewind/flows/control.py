@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from tradewind import codec
 from tradewind.errors import Conflict, Invalid, NotFound, Problem, TimedOut
 from tradewind.flows.known_types import KnownTypes
-from tradewind.flows.plan import OUTSIDE, make_plan
+from tradewind.flows.plan import OUTSIDE, Plan, make_plan
 from tradewind.flows.spec import NodeType
 from tradewind.flows.starting import RunRequest, start_cycle
 from tradewind.flows.status import FlowStatus, cycle_view, flow_view, recorded_view
@@ -196,22 +197,26 @@ class FlowControl:
         return await self.fire(flow_id, "webhook", payload)
 
     async def fire(
-        self, flow_id: str, trigger: str, payload: Any, *, run_id: str = "", only_running: bool = False
+        self,
+        flow_id: str,
+        trigger: str,
+        payload: Any,
+        *,
+        run_id: str = "",
+        only_running: bool = False,
+        fired: int | None = None,
+        others: Mapping[int, Any] | None = None,
     ) -> int:
         """An event (webhook, point, alarm) starts a cycle. The seam for the rooms that watch the world.
 
-        `only_running`: not unless the flow was started. Raises NotFound, Conflict.
+        `only_running`: not unless the flow was started. `fired`: the number of the flow's trigger that it comes from,
+        None: of all of that type; `others`: what the other triggers of that type have to say, by number; one that has
+        nothing to say gives null to its handle. Raises NotFound, Conflict.
         """
         plan = await self.store.plan(flow_id)
         if only_running and (status := (await self.store.read(flow_id))["status"]) != "running":
             raise Conflict(f"the flow {flow_id!r} is {status}", code="flow_state", hint="start it")
-        signals = {}
-        for spec in plan.spec.triggers:
-            if spec.get("type") == trigger and spec.get("to"):
-                signals[str(spec["to"])] = payload
-        if not signals and payload is not None:
-            for name, node in plan.nodes.items():
-                signals |= {f"{name}.{handle}": payload for handle in node.external}
+        signals = trigger_signals(plan, trigger, payload, fired, others or {})
         return await self.run(flow_id, RunRequest(signals), trigger=trigger, run_id=run_id)
 
     async def cycles(
@@ -310,6 +315,25 @@ class FlowControl:
         if verdicts[0] == 0:
             raise Conflict(f"cycle {cycle} of {flow_id!r} has ended", code="cycle_ended")
         return bool(verdicts[0] == 1)
+
+
+def trigger_signals(
+    plan: Plan, trigger: str, payload: Any, fired: int | None, others: Mapping[int, Any]
+) -> dict[str, Any]:
+    """`node.handle` → value of a cycle that an event starts; see `FlowControl.fire`."""
+    signals: dict[str, Any] = {}
+    to = ""
+    for i, spec in enumerate(plan.spec.triggers):
+        if spec.get("type") == trigger and spec.get("to"):
+            signals[str(spec["to"])] = payload if fired is None else others.get(i)
+            to = str(spec["to"]) if i == fired else to
+    if to:
+        signals[to] = payload  # also when others name the same handle
+    elif payload is not None and (fired is not None or not signals):
+        for name, node in plan.nodes.items():
+            for handle in node.external:
+                signals.setdefault(f"{name}.{handle}", payload)
+    return signals
 
 
 def _short_view(raw: dict[str, str], running: int) -> dict[str, Any]:

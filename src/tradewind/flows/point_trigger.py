@@ -20,11 +20,14 @@ TYPES = ("point", "model")
 
 
 class Remembered(msgspec.Struct):
-    """What a trigger knows of the values before: the last one, the last that fired, and whether its condition held."""
+    """What a trigger knows of the values before: the last one, the last that fired, whether its condition held; the one
+    before the last, and when the last was."""
 
     last: float | None = None
     fired: float | None = None
     held: bool | None = None
+    previous: float | None = None
+    ts: int | None = None
 
 
 class PointTrigger(msgspec.Struct, frozen=True):

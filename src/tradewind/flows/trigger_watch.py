@@ -7,6 +7,8 @@ started before a crash is found again by its run id.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import structlog
@@ -15,6 +17,7 @@ from tradewind import codec
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.flows.control import FlowControl
 from tradewind.flows.point_trigger import TYPES, PointTrigger, Remembered, read_trigger
+from tradewind.points.board_read import BoardReader
 from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
@@ -29,7 +32,9 @@ class TriggerWatch:
     def __init__(self, flows: FlowControl, points: PointPlane) -> None:
         self.flows = flows
         self.points = points
-        self._by_key: dict[str, list[tuple[str, str, PointTrigger]]] = {}
+        self._board = BoardReader(points)
+        self._by_key: dict[str, list[tuple[str, int, PointTrigger]]] = {}
+        self._by_flow: dict[str, dict[int, PointTrigger]] = {}
         self._states: dict[str, Remembered] = {}
         self._text: dict[bytes, bytes] = {}
         self._read_at = 0.0
@@ -61,7 +66,7 @@ class TriggerWatch:
         if text == self._text:
             return
         self._text = text
-        self._by_key = {}
+        self._by_key, self._by_flow = {}, {}
         for flow_id, data in text.items():
             for i, raw in enumerate(codec.decode(data)):
                 if raw.get("type") in TYPES:
@@ -70,9 +75,10 @@ class TriggerWatch:
                     except Invalid as error:
                         log.error("a trigger cannot be read", flow=flow_id.decode(), error=error.message)
                         continue
-                    address = trigger.address
-                    entry = (flow_id.decode(), f"{flow_id.decode()} {i}", trigger)
-                    self._by_key.setdefault(f"{address.service}:{address.entity}:{address.kind}", []).append(entry)
+                    address, name = trigger.address, flow_id.decode()
+                    self._by_flow.setdefault(name, {})[i] = trigger
+                    key = f"{address.service}:{address.entity}:{address.kind}"
+                    self._by_key.setdefault(key, []).append((name, i, trigger))
 
     async def _take(self, batch: FeedBatch) -> None:
         changed: dict[str, bytes] = {}
@@ -81,23 +87,35 @@ class TriggerWatch:
             if not wanted or entry.is_late:
                 continue
             values, bad, times = entry.values(), entry.quality(), entry.times()
-            for flow_id, name, trigger in wanted:
+            fired: list[tuple[str, int]] = []
+            for flow_id, at, trigger in wanted:
                 field = trigger.address.field
                 if field not in values or bad.get(field) == "bad":
                     continue
+                name = f"{flow_id} {at}"
                 before = self._states.get(name, Remembered())
                 fires, state = trigger.judge(values[field], times[field], before)
+                state.previous, state.ts = before.last, times[field]
                 self._states[name] = state
                 changed[name] = codec.encode(state)
                 if fires:
-                    payload = {
-                        "address": str(trigger.address),
-                        "value": values[field],
-                        "previous": before.last,
-                        "ts": times[field],
-                    }
-                    await fire(self.flows, flow_id, "point", payload, f"{entry.id}-{name.rpartition(' ')[2]}")
+                    fired.append((flow_id, at))
+            for flow_id, at in fired:  # when all triggers know what this entry says
+                seen = await self._seen(flow_id)
+                await fire(self.flows, flow_id, "point", seen, f"{entry.id}-{at}", at)
         await self._store(batch, changed)
+
+    async def _seen(self, flow_id: str) -> dict[int, Any]:
+        """What each point trigger of a flow saw last; what the board has where it has seen nothing yet."""
+        seen: dict[int, Any] = {}
+        for at, trigger in self._by_flow[flow_id].items():
+            state = self._states.get(f"{flow_id} {at}")
+            if state is None:
+                known = await self._board.read_one(trigger.address)
+                state = Remembered(last=known.value, ts=known.ts)
+            address = str(trigger.address)
+            seen[at] = {"address": address, "value": state.last, "previous": state.previous, "ts": state.ts}
+        return seen
 
     async def _store(self, batch: FeedBatch, changed: dict[str, bytes]) -> None:
         plane = self.flows.store.plane
@@ -109,11 +127,16 @@ class TriggerWatch:
             await pipe.execute()
 
 
-async def fire(flows: FlowControl, flow_id: str, trigger: str, payload: dict[str, object], run_id: str) -> None:
-    """Start a cycle of a flow that runs; waits while Redis is away. One that was started with this id is not again."""
+async def fire(
+    flows: FlowControl, flow_id: str, trigger: str, seen: Mapping[int, Any], run_id: str, fired: int
+) -> None:
+    """Start a cycle of a flow that runs; waits while Redis is away. One that was started with this id is not again.
+
+    `seen`: what each trigger of the flow, by its number, has to say; `fired`: which of them this is about.
+    """
     while True:
         try:
-            await flows.fire(flow_id, trigger, payload, run_id=run_id, only_running=True)
+            await flows.fire(flow_id, trigger, seen[fired], run_id=run_id, only_running=True, fired=fired, others=seen)
             return
         except Unavailable as error:
             log.warning("a triggered cycle waits", flow=flow_id, error=error.message)
