@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.sql.databases import fresh_database
 from tradewind.alarms.archive import with_archived
 from tradewind.alarms.listing import AlarmPage, AlarmQuery, export_rows
 from tradewind.alarms.recorder import AlarmRecorder
-from tradewind.alarms.transitions import Action
+from tradewind.alarms.transitions import Action, Status
 from tradewind.errors import Conflict
 from tradewind.redis.connection import Link
 from tradewind.sql import open_sql
@@ -95,6 +96,41 @@ async def test_an_alarm_that_leaves_while_it_is_listed_is_listed_once(room: Alar
     assert room.journal is not None
     page = await with_archived(room.journal, AlarmQuery(archived=True), AlarmPage(record, ""))
     assert [alarm.id for alarm in page.alarms] == [raised.id] and not page.next
+
+
+async def test_an_alarm_on_its_way_to_sql_is_always_in_the_list_and_can_be_shown(room: AlarmRoom) -> None:
+    """Readers race with what removes alarms from Redis and with what brings them to SQL."""
+    raised = [one.id for one in await room.store.raise_many([hot(f"a:{n}") for n in range(60)])]
+    await room.store.act(Action.RESOLVE, raised, "li")
+    await room.store.act(Action.CLOSE, raised, "li")
+    assert room.journal is not None
+    recorder, over, looks = AlarmRecorder(room.plane, room.journal), asyncio.Event(), 0
+
+    async def look(limit: int) -> None:
+        nonlocal looks
+        query = AlarmQuery.of_words(status=["archived"], category=["temperature"], limit=limit)
+        while not over.is_set():
+            assert sorted(await pages(room, query)) == sorted(raised)
+            assert (await room.store.get(raised[looks % 60])).status is Status.CLOSED
+            looks += 1
+
+    async with asyncio.TaskGroup() as group:
+        for limit in (7, 100):
+            group.create_task(look(limit))
+        await asyncio.sleep(0.05)
+        room.advance(31 * DAY_S)
+        await room.tick()
+        assert not any(await room.store.find(raised)), "they have left Redis, and SQL does not have them yet"
+        before = looks
+        async with asyncio.timeout(30):
+            while looks < before + 4:  # noqa: ASYNC110 - the readers are to look in this state
+                await asyncio.sleep(0.01)
+            while await recorder.step():
+                pass
+            before = looks
+            while looks < before + 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        over.set()
 
 
 async def test_rows_for_csv_have_them(room: AlarmRoom) -> None:

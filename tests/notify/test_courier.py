@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 
 from tests.nodes.web import Web, serve
@@ -97,6 +98,26 @@ async def test_an_error_tells_no_secret(web: Web) -> None:
     web.text("/hook/t0ken?key=s3cret", "no access for t0ken with s3cret", 403)
     error = await failure(Target(web.address + "/hook/t0ken?key=s3cret"))
     assert "t0ken" not in str(error) and "s3cret" not in str(error)
+
+
+async def test_a_mail_that_is_sent_again_has_the_same_message_id_and_says_so() -> None:
+    with serve_mail() as mail:
+        to = "to=ann@example.com,bob@example.com"
+        url = f"mailto://example.com:{mail.port}?smtp=127.0.0.1&from=tw@example.com&{to}&mode=insecure"
+        once, courier = a_parcel(), Courier(HOME)
+        for each in (once, msgspec.structs.replace(once, is_again=True), msgspec.structs.replace(once, id="job2")):
+            await courier.deliver(Target(url), each)
+        ids: dict[str, list[str]] = {}
+        for _, (recipient,), message in mail.taken:
+            ids.setdefault(recipient, []).append(message["Message-ID"])
+        texts = [
+            message.get_body(("html", "plain")).get_content() for _, (to, *_), message in mail.taken if "ann" in to
+        ]
+    assert len(mail.taken) == 6
+    for first, again, other in ids.values():
+        assert first == again != other and "job1" in first
+    assert not set(ids["ann@example.com"]) & set(ids["bob@example.com"])
+    assert ["may have come before: delivery job1" in text for text in texts] == [False, True, False]
 
 
 async def test_a_mail_is_sent() -> None:

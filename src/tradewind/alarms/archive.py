@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, func, or_, select
@@ -18,10 +18,13 @@ _C = alarms_closed.c
 Place = tuple[int, str]
 
 
-async def with_archived(journal: AlarmJournal, query: AlarmQuery, page: AlarmPage) -> AlarmPage:
-    """A page of both. `page`: what Redis has for the same query, read before, so that none is missed that leaves it
-    meanwhile. Raises Unavailable."""
-    rows = await _rows(journal, query) if not query.status or Status.CLOSED in query.status else []
+async def with_archived(
+    journal: AlarmJournal, query: AlarmQuery, page: AlarmPage, leaving: Iterable[Alarm] = ()
+) -> AlarmPage:
+    """A page of both. `page`: what Redis has for the same query, and `leaving`: what is on its way, read before in this
+    order, so that none is missed that moves meanwhile. Raises Unavailable."""
+    is_wanted = not query.status or Status.CLOSED in query.status
+    rows = await _rows(journal, query) if is_wanted else []
     # Down to where each of the two has been looked through; further down the other one may have what comes first.
     floors: list[Place] = []
     if page.next:
@@ -31,6 +34,7 @@ async def with_archived(journal: AlarmJournal, query: AlarmQuery, page: AlarmPag
         floors.append((rows[-1].created_ms, rows[-1].id))
     floor = max(floors, default=None)
     found = {alarm.id: alarm for alarm in page.alarms}
+    found |= {alarm.id: alarm for alarm in leaving if is_wanted and _fits(query, alarm)}
     for row in rows:
         if (alarm := from_fields(codec.decode(row.record))) is not None:
             found[alarm.id] = alarm
@@ -39,6 +43,29 @@ async def with_archived(journal: AlarmJournal, query: AlarmQuery, page: AlarmPag
         listed = listed[: query.limit]
         floor = _place(listed[-1])
     return AlarmPage(listed, "" if floor is None else f"{floor[0]}-{floor[1]}")
+
+
+def _fits(query: AlarmQuery, alarm: Alarm) -> bool:
+    """As `_rows` chooses."""
+    source = query.source
+    return (
+        (not query.after or _place(alarm) < _place_before(query.after))
+        and (query.from_ms is None or alarm.first_seen >= query.from_ms)
+        and (query.to_ms is None or alarm.first_seen <= query.to_ms)
+        and (not query.level or alarm.level in query.level)
+        and (not query.category or alarm.category in query.category)
+        and (not query.rule_id or alarm.rule_id == query.rule_id)
+        and (
+            not source
+            or alarm.source_point == source
+            or (source.endswith("*") and alarm.source_point.startswith(source[:-1]))
+        )
+    )
+
+
+def _place_before(after: str) -> Place:
+    ms, alarm_id = place_of(after)
+    return int(ms), alarm_id
 
 
 def _place(alarm: Alarm) -> Place:

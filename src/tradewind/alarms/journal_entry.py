@@ -18,6 +18,29 @@ SQL_CURSOR = f"{READERS}sql"
 _AT_ONCE = 5_000
 
 
+async def read_leaving(plane: PointPlane) -> dict[str, bytes]:
+    """Records (JSON) of alarms that have left Redis and are on their way to SQL, by id. Raises Unavailable.
+
+    To miss none, read what Redis has before, and SQL after: an alarm moves from the one to the stream in one step, and
+    leaves the stream when SQL has it.
+    """
+    keys = plane.keys
+    with translated(plane.link):
+        cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR)
+    found: dict[str, bytes] = {}
+    after = f"({cursor.decode()}" if cursor else "-"
+    while after:
+        with translated(plane.link):
+            rows = await plane.redis.xrange(keys.alarm_journal(), after, "+", count=_AT_ONCE)
+        found |= {
+            fields[b"id"].decode(errors="replace"): fields[b"record"]
+            for _, fields in rows
+            if b"record" in fields and b"id" in fields
+        }
+        after = f"({rows[-1][0].decode()}" if len(rows) == _AT_ONCE else ""
+    return found
+
+
 class JournalEntry(NamedTuple):
     """One transition. `from_status` is empty for the first; `version` counts them per alarm."""
 

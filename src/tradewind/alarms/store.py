@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from tradewind import codec, ids
 from tradewind.alarms.context import script_context
-from tradewind.alarms.journal_entry import JournalEntry
+from tradewind.alarms.journal_entry import JournalEntry, read_leaving
 from tradewind.alarms.listing import AlarmPage, AlarmQuery, read_page
-from tradewind.alarms.record import ALARM_ID, Alarm, AlarmNotFound, NewAlarm, checked, from_redis, new_alarm_id, wire
+from tradewind.alarms.record import (
+    ALARM_ID,
+    Alarm,
+    AlarmNotFound,
+    NewAlarm,
+    checked,
+    from_fields,
+    from_redis,
+    new_alarm_id,
+    wire,
+)
 from tradewind.alarms.transitions import Action, Status, allowed
 from tradewind.errors import Conflict, Invalid, TradewindError
 from tradewind.points.plane import PointPlane
@@ -159,7 +169,8 @@ class AlarmStore:
         found = await self.find([alarm_id])
         alarm = found[0]
         if alarm is None and self._journal is not None:
-            alarm = await self._journal.snapshot(alarm_id)
+            record = (await read_leaving(self.plane)).get(alarm_id)
+            alarm = _of_record(record) if record is not None else await self._journal.snapshot(alarm_id)
         if alarm is None:
             raise AlarmNotFound(alarm_id)
         return alarm
@@ -190,7 +201,8 @@ class AlarmStore:
             return page
         from tradewind.alarms.archive import with_archived
 
-        return await with_archived(self._journal, query, page)
+        leaving = [_of_record(record) for record in (await read_leaving(self.plane)).values()]
+        return await with_archived(self._journal, query, page, [alarm for alarm in leaving if alarm is not None])
 
     # inside
 
@@ -214,6 +226,14 @@ class AlarmStore:
         if len(who) > MAX_WHO or len(note) > MAX_NOTE:
             hint = f"at most {MAX_WHO} characters for who, {MAX_NOTE} for the note"
             raise Invalid("the name or the note is too long", code="too_long", hint=hint)
+
+
+def _of_record(record: bytes) -> Alarm | None:
+    """None for what is no record of an alarm."""
+    try:
+        return from_fields(codec.decode(record))
+    except Invalid:
+        return None
 
 
 def _acted(action: Action, alarm_id: str, reply: tuple[int, str, int]) -> Acted:

@@ -69,7 +69,8 @@ class Job(msgspec.Struct, omit_defaults=True):
 
 
 class Parcel(msgspec.Struct, frozen=True):
-    """What a target gets: a title and a text for people, a document for programs. `level` is the worst one."""
+    """What a target gets: a title and a text for people, a document for programs. `level` is the worst one. `is_again`:
+    it was tried before, and may have come."""
 
     id: str
     title: str
@@ -77,9 +78,10 @@ class Parcel(msgspec.Struct, frozen=True):
     level: str
     is_good_news: bool
     document: dict[str, Any]
+    is_again: bool = False
 
 
-def parcel(job: Job, now: Mapping[str, str] | None = None) -> Parcel:
+def parcel(job: Job, now: Mapping[str, str] | None = None, *, is_again: bool = False) -> Parcel:
     """`now`: of a late delivery, the status that each of its alarms has; None: it is not late."""
     level = next((one for one in reversed(LEVELS) if job.levels.get(one, 0) > 0), "Info")
     is_good_news = job.count > 0 and job.counts.get("cleared", 0) == job.count
@@ -96,7 +98,7 @@ def parcel(job: Job, now: Mapping[str, str] | None = None) -> Parcel:
         "counts": {word: n for word, n in job.counts.items() if n > 0},
         "messages": [_shown(message, now) for message in job.messages],
     }
-    return Parcel(job.id, title, text, level, is_good_news, document)
+    return Parcel(job.id, title, text, level, is_good_news, document, is_again)
 
 
 def _title(job: Job, level: str, is_good_news: bool, now: Mapping[str, str] | None) -> str:

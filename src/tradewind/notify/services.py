@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Iterator
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 from tradewind.http_guard import AddressRefused, Guard, resolve
@@ -99,6 +101,7 @@ class Services:
         self._threads = {other: one for other, one in self._threads.items() if one.is_alive()} | {url: thread}
         thread.start()
         failure = await done
+        self._threads.pop(url, None)  # it has done its work, though it may take another moment to end
         if failure is not None:
             raise failure
 
@@ -107,6 +110,8 @@ def _notify(url: str, parcel: Parcel, guard: Guard) -> DeliveryFailed | None:
     """In a thread of its own."""
     import apprise
 
+    _key_mails()
+    _mail_ids.set(f"tradewind.{parcel.id}.{number}" for number in count(1))  # the thread has its own context
     kinds = {"Critical": "failure", "High": "failure", "Medium": "warning", "Low": "warning"}
     kind = apprise.NotifyType("success" if parcel.is_good_news else kinds.get(parcel.level, "info"))
     with _Said() as said, guarded(guard) as watch:
@@ -114,12 +119,33 @@ def _notify(url: str, parcel: Parcel, guard: Guard) -> DeliveryFailed | None:
             service = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False))
             service.add(url)
             body, form = parcel.text or parcel.title, apprise.NotifyFormat.TEXT
+            if parcel.is_again:
+                body += f"\n\n(This may have come before: delivery {parcel.id}.)"
             is_sent = bool(service.notify(body=body, title=parcel.title, notify_type=kind, body_format=form))
         except Exception as error:  # noqa: BLE001 - code of some hundred services
             is_sent, said.text = False, f"{type(error).__name__} {error}"
     if watch.refused:
         return DeliveryFailed(watch.refused, is_final=True)
     return None if is_sent else DeliveryFailed(said.text or "the service did not take it")
+
+
+def _key_mails() -> None:
+    """Mails get their Message-ID by delivery and recipient, so that one that comes twice is known as the same: many
+    mail servers and programs then drop the second. apprise draws it by chance."""
+    from apprise.plugins.email import base
+
+    draw = getattr(base, "make_msgid", None)
+    if draw is None or getattr(draw, "is_keyed", False):
+        return
+
+    def make(*args: Any, domain: str | None = None, **more: Any) -> str:
+        ids = _mail_ids.get()
+        if ids is None:
+            return str(draw(*args, domain=domain, **more))
+        return f"<{next(ids)}@{domain or 'localhost'}>"
+
+    make.is_keyed = True  # type: ignore[attr-defined]
+    base.make_msgid = make  # type: ignore[attr-defined]
 
 
 def _schemas() -> set[str]:
@@ -150,4 +176,6 @@ class _Said(logging.Handler):
         logging.getLogger("apprise").removeHandler(self)
 
 
+#: Of the mails of this thread, one a recipient, in the order of the address.
+_mail_ids: ContextVar[Iterator[str] | None] = ContextVar("notify_mail_ids", default=None)
 _listening: ContextVar[_Said | None] = ContextVar("notify_said", default=None)

@@ -137,10 +137,11 @@ class Term:
         for job in heads(self.book.jobs.values(), self._running):
             if job.due_ms > now_ms or len(self._running) >= AT_ONCE:
                 break
+            is_again = job.begun
             if not job.begun:
                 job.begun = True  # from now on its content stands; the next message opens another one
                 await self._desk.keep(job)
-            self._running[job.target] = asyncio.create_task(self._deliver(job), name=f"notify {job.id}")
+            self._running[job.target] = asyncio.create_task(self._deliver(job, is_again), name=f"notify {job.id}")
 
     def _reap(self) -> None:
         for target, task in list(self._running.items()):
@@ -148,7 +149,7 @@ class Term:
                 del self._running[target]
                 task.result()
 
-    async def _deliver(self, job: Job) -> None:
+    async def _deliver(self, job: Job, is_again: bool) -> None:
         target = self._policy.targets.get(job.target)
         job.drop_after(self.book.failed)
         if target is None or not target.enabled or job.count <= 0:
@@ -157,7 +158,7 @@ class Term:
             return
         failure: DeliveryFailed | None = None
         try:
-            await self._courier.deliver(target, parcel(job, await self._statuses(job)))
+            await self._courier.deliver(target, parcel(job, await self._statuses(job), is_again=is_again))
         except DeliveryFailed as error:
             failure = error
         job.attempts += 1
