@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from tradewind.health_part import Part
+from tradewind.history.store import CONSUMER as RECORDER
 from tradewind.ids import short_random
 from tradewind.models.engine import ModelEngine
 from tradewind.models.spec import ModelSpec
@@ -132,8 +133,9 @@ class PointRoom:
 
     async def look_after(self) -> None:
         """A job of the leader: the feed is trimmed to its slowest reader, commands that are over end."""
+        expected = (RECORDER,) if self.plane.all_settings.history.enabled else ()
         while True:
-            await trim_feed(self.plane)
+            await trim_feed(self.plane, expected)
             await self.commands.sweep()
             await asyncio.sleep(1)
 

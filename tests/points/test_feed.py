@@ -161,6 +161,18 @@ async def test_without_consumers_only_the_last_minute_stays(room: BoardRoom) -> 
     assert (await trim_feed(room.plane)).entries == 1
 
 
+async def test_a_consumer_that_is_expected_gets_what_was_written_before_it_first_ran(room: BoardRoom) -> None:
+    """Another one has all behind it, and the expected one has not run yet: nothing may go."""
+    quick, late = FeedReader(room.plane, "models"), FeedReader(room.plane, "history", start="oldest")
+    await quick.open()
+    await write(room, 1, 2, 3, 4, 5)
+    assert await read_all(quick) == [1, 2, 3, 4, 5]
+    assert (await trim_feed(room.plane, ["history"])).entries == 0
+    assert await read_all(late) == [1, 2, 3, 4, 5]
+    assert (await trim_feed(room.plane, ["history"])).entries == 4, "then it is trimmed like that of any other"
+    await quick.close(), await late.close()
+
+
 async def test_past_the_bound_the_oldest_go_and_each_consumer_learns_what_it_missed(
     link: Link, key_prefix: str
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
-from tradewind.points.feed import FLOOR, field_of
+from tradewind.points.feed import BEFORE_ALL, FLOOR, field_of
 from tradewind.points.feed_count import id_of, readable_cursors
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
@@ -44,10 +45,19 @@ class Trimmed(msgspec.Struct, frozen=True):
     missed: dict[str, int]
 
 
-async def trim_feed(plane: PointPlane) -> Trimmed:
+async def trim_feed(plane: PointPlane, expected: Collection[str] = ()) -> Trimmed:
     """For the leader, about once a second: remove what every consumer has behind it; past the bound of bytes remove the
-    oldest and count for each consumer what it loses. A count may be too high by what was read and not yet committed."""
+    oldest and count for each consumer what it loses. A count may be too high by what was read and not yet committed.
+
+    `expected`: consumers that are to get everything, also what is written before they run for the first time."""
     known, _, channels = await _stored(plane)
+    if absent := [name for name in expected if name not in known]:
+        with translated(plane.link):
+            pipe = plane.redis.pipeline(transaction=True)
+            for name in absent:
+                pipe.hsetnx(plane.keys.feed_cursors(), name, BEFORE_ALL)
+            await pipe.execute()
+        known, _, channels = await _stored(plane)
     floors = {channel: await _slowest(plane, known, channel) for channel in channels}
     # A consumer may become known right now. Said first, looked at again then: either it is seen here, or it sees how
     # far this goes and begins behind that. So what it reads has no hole.
