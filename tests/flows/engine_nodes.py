@@ -227,3 +227,20 @@ class NoteAll(Node):
 
     async def execute(self) -> None:
         stage.note(self, dict(self.inputs))
+
+
+@node("e_make")
+class Make(Node):
+    """Sends what the expression makes, in Python."""
+
+    made: str
+    a: Output[Any]
+
+    async def execute(self) -> None:
+        def deep() -> Any:
+            value: Any = []
+            for _ in range(100_000):
+                value = [value]
+            return value
+
+        await self.a.send(eval(self.made, {"deep": deep}))

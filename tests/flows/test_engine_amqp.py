@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -229,3 +229,31 @@ async def test_names_of_full_length_pass(station: Engine) -> None:
     await station.register({source: "e_send", target: "e_note"}, f"{source}.a>{target}.x", id=flow_id)
     ended = await station.end(flow_id, await station.run(flow_id))
     assert ended.states == {source: "completed", target: "completed"}
+
+
+async def test_what_cannot_be_let_in_is_refused_one_by_one(make_station: Callable[..., Awaitable[Engine]]) -> None:
+    station = await make_station(signals__max_bytes=20_000)
+    flow_id = await station.register({"slow": "e_block", "d": "e_note"}, "slow.a>d.x")
+    cycle = await station.run(flow_id)
+    await station.running(flow_id, "slow")
+    head = f"flow.{flow_id}.component.0.cycle.{cycle}.from.slow.handle.a.to.d.handle"
+    bodies = [b"x" * 20_001, b'{"payload": "' + b"y" * 20_000 + b'"}', b"[" * 5000, b"not json", b"\xff" * 100]
+    async with foreign(station) as bare:
+        for body in bodies:
+            await bare.exchange.publish(aio_pika.Message(body), f"{head}.x", mandatory=True)
+        for _ in range(30):
+            await bare.send(f"{head}.nothing", 1)
+        await bare.send(f"{head}.x", "good")
+        await station.node_is(flow_id, cycle, "d", "completed")
+    assert stage.got(flow_id, "d") == ["good"]
+    assert await station.text(station.keys.metric_signals(), "refused") == "35"
+    stage.gate(flow_id).set()
+    await station.end(flow_id, cycle)
+
+    async def told() -> bool:
+        assert station.flows.records is not None
+        logs = (await station.flows.records.logs(flow_id, cycle=cycle)).items
+        lines = [entry.message for entry in logs if "is refused" in entry.message]
+        return len(lines) == 20 and sum("20001 bytes, at most 20000" in line for line in lines) == 1
+
+    await until(told, "the log")

@@ -172,3 +172,23 @@ async def test_too_many_failed_cycles_in_a_row_end_the_flow(station: Engine) -> 
     await station.flows.start(flow_id)
     assert (await station.flows.get(flow_id))["failures_in_a_row"] in (0, 1, 2)
     await station.flow_is(flow_id, "failed")
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("'x' * 2_000_000", "at most 1000000"),
+        ("{'a': float('nan')}", "JSON"),
+        ("[float('inf')]", "JSON"),
+        ("object()", "JSON"),
+        ("{1: {2: {3, object()}}}", "JSON"),
+        ("deep()", "JSON"),
+        ("'\\ud800'", "JSON"),
+        ("10 ** 5000", "JSON"),
+    ],
+)
+async def test_outputs_that_cannot_be_carried_fail_the_node(station: Engine, made: str, said: str) -> None:
+    nodes = {"bad": ("e_make", {"made": made}), "d": "e_note", "s": "e_send", "ok": "e_note"}
+    ended = await station.go(nodes, "bad.a>d.x", "s.a>ok.x")
+    assert ended.states == {"bad": "failed", "d": "skipped", "s": "completed", "ok": "completed"}
+    assert said in ended.nodes["bad"]["error_message"]

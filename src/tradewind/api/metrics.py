@@ -124,6 +124,9 @@ class StationFigures(Collector):
             _gauge("tradewind_flow_slots_skipped", "Slots that met a running cycle.", single["skipped"]),
             _gauge("tradewind_flow_outbox_waiting", "Entries of flows that SQL does not have yet.", single["outbox"]),
             _gauge("tradewind_flow_unsent_cycles", "Cycles with signals on their way to the broker.", single["unsent"]),
+            CounterMetricFamily(
+                "tradewind_flow_signals_refused", "Messages of the broker that were refused.", single["signals_refused"]
+            ),
         ]
 
     async def _redis_figures(self) -> list[Metric]:

@@ -100,6 +100,7 @@ NOTES = {
     "history.max_series": "the most series that one query may ask for",
     "signals.transport": "local, or amqp: over the RabbitMQ of amqp.url",
     "signals.prefetch": "unacknowledged messages that each queue of a node may have under way",
+    "signals.max_bytes": "one signal, and all outputs of a node together, as JSON",
     "worker.id": "empty: made at the start",
     "worker.name": "for people",
     "worker.concurrency": "tasks at once",

@@ -90,7 +90,7 @@ class NodeExecutor:
             return b"null"
         finally:
             self.running.pop(taken.id, None)
-        return _outputs(follow, result)
+        return _outputs(follow, result, self.store.plane.signals.max_bytes)
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -104,13 +104,16 @@ def _suspended(pause: Suspend) -> tuple[int, bytes]:
     return delay_ms, encoded(pause.state)
 
 
-def _outputs(follow: Follow, result: NodeResult) -> bytes:
+def _outputs(follow: Follow, result: NodeResult, max_bytes: int) -> bytes:
+    """What the node sent, as JSON. Raises Abort when that is too much, Invalid for what is not JSON."""
     payloads: dict[str, Any] = {}
     for handle, signal in result.outputs.items():
         follow.outputs[handle] = encode(signal)
         payloads[handle] = signal.payload
     if result.stop is not None:
         follow.stop = (result.stop.reason, result.stop.scope)
+    if (size := sum(map(len, follow.outputs.values()))) > max_bytes:
+        raise Abort(f"the node sends {size} bytes of JSON; at most {max_bytes} are carried (signals.max_bytes)")
     return codec.encode(payloads)
 
 

@@ -76,11 +76,12 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dic
         pipe.xlen(keys.flow_outbox())
         pipe.zcard(keys.flows_unsent())
         pipe.hgetall(keys.metric_cycles())
-        running, due, outbox, unsent, ended = await pipe.execute()
+        pipe.hget(keys.metric_signals(), "refused")
+        running, due, outbox, unsent, ended, refused = await pipe.execute()
     lag_s = max(0.0, (now_ms() - due[0][1]) / 1000) if due else 0.0
     single = {
         "cycles_running": running, "lag_s": lag_s, "outbox": outbox, "unsent": unsent, "missed": missed,
-        "skipped": skipped,
+        "skipped": skipped, "signals_refused": int(refused or 0),
     }  # fmt: skip
     cycles = {name.decode(): int(count) for name, count in ended.items()}
     single["cycles_s"] = cycles.pop("ms", 0) / 1000

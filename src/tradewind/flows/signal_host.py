@@ -12,6 +12,8 @@ from typing import Any
 
 import structlog
 
+from tradewind import codec
+from tradewind.clock import now_ms
 from tradewind.errors import Invalid, NotFound, Unavailable
 from tradewind.flows.courier import TOMBSTONE, read_tombstone, restore_queues
 from tradewind.flows.host import taken_nodes
@@ -31,6 +33,8 @@ LOOK_S = 1.0
 AT_ONCE = 50
 #: So long a tombstone waits for other consumers of its queue to go: a lost one is noticed by the broker within 30 s.
 OTHERS_S = 60.0
+#: Refused messages that are told in the log, of each cycle; all are counted.
+TOLD = 20
 
 
 class SignalHost:
@@ -56,6 +60,8 @@ class SignalHost:
         #: By queue; and since when (monotonic seconds) a tombstone waits for what others hold of it.
         self._consumers: dict[str, Consumer] = {}
         self._waits: dict[str, float] = {}
+        #: By cycle: how many messages were refused.
+        self._refused: dict[str, int] = {}
 
     async def run(self) -> None:
         try:
@@ -133,6 +139,7 @@ class SignalHost:
             raise
 
     async def _leave(self, name: str) -> None:
+        self._refused.pop(name, None)
         for consumer in self._hosted.pop(name, []):
             self._consumers.pop(consumer.queue, None)
             self._waits.pop(consumer.queue, None)
@@ -152,19 +159,44 @@ class SignalHost:
             await self._arrive_tombstone(plan, cycle, *tombstone)
             return
         key = read_key(delivery.routing_key, delivery.headers)
+        most = self.plane.signals.max_bytes
+        if len(delivery.body) > most:
+            why = f"it has {len(delivery.body)} bytes, at most {most} are taken (signals.max_bytes)"
+            await self._refuse(plan, cycle, delivery, why)
+            return
         try:
             signal = decode(delivery.body, message_id=delivery.message_id)
         except Invalid as error:
-            log.error("a signal cannot be read and is dropped", key=delivery.routing_key, error=error.message)
+            await self._refuse(plan, cycle, delivery, error.message)
             return
         if isinstance(key, StopKey):
             await self._stop(plan, cycle, signal)
             return
-        found = self._targets(plan, cycle, key, signal)
+        found, why = self._targets(plan, cycle, key, signal)
         if not found:
-            log.warning("a signal is for no handle of this cycle and is dropped", key=delivery.routing_key)
+            await self._refuse(plan, cycle, delivery, why or "it is for no handle of this cycle")
             return
         await self._let_arrive(plan.spec.id, cycle, found)
+
+    async def _refuse(self, plan: Plan, cycle: int, delivery: Delivery, why: str) -> None:
+        """Drop a message. All are counted; the first ones of a cycle are told in its log, since their sender knows only
+        that the broker took them."""
+        name = f"{plan.spec.id}:{cycle}"
+        self._refused[name] = many = self._refused.get(name, 0) + 1
+        keys, client = self.plane.keys, self.plane.tasks.redis
+        with translated():
+            pipe = client.pipeline(transaction=False)
+            pipe.hincrby(keys.metric_signals(), "refused", 1)
+            if many <= TOLD:
+                log.warning("signal_refused", key=delivery.routing_key, queue=delivery.queue, error=why)
+                message = f"A message for {delivery.routing_key[:300]} is refused: {why[:500]}"
+                line = {
+                    "k": "log", "flow": plan.spec.id, "cycle": cycle, "node": None, "level": "WARNING",
+                    "source": "scheduler", "message": message, "meta": None, "at": now_ms(),
+                }  # fmt: skip
+                data = b"[" + codec.encode(line) + b"]"
+                pipe.xadd(keys.flow_outbox(), {"d": data}, maxlen=self.plane.outbox_max, approximate=True)
+            await pipe.execute()
 
     async def _await_turn(self, delivery: Delivery) -> None:
         """Return when everything that was published to the queue before this tombstone has arrived; else raise
@@ -207,10 +239,11 @@ class SignalHost:
 
     def _targets(
         self, plan: Plan, cycle: int, key: SignalKey | None, signal: Signal
-    ) -> list[tuple[str, bytes, bool, list[str]]]:
-        """Node, body, whether the record lacks it, and the inputs that it may stand for."""
+    ) -> tuple[list[tuple[str, bytes, bool, list[str]]], str]:
+        """Node, body, whether the record lacks it, and the inputs that it may stand for; and why a part is left out."""
+        why = ""
         if key is None or key.cycle != cycle or key.flow != plan.spec.id or key.target not in plan.nodes:
-            return []
+            return [], why
         node = plan.nodes[key.target]
         payloads: dict[str, Any] = {key.target_handle: signal.payload}
         if key.target_handle == "*":  # the seed's way to feed several handles: unpacked by key
@@ -222,10 +255,7 @@ class SignalHost:
             if edges and edges[0].startswith(OUTSIDE):
                 problems = self.registry.check_input(node.spec.type, node.spec.config, handle, payload)
                 if problems:
-                    text = f"{problems[0].code}: {problems[0].hint}"
-                    log.warning(
-                        "signal_refused", flow=plan.spec.id, cycle=cycle, node=node.id, handle=handle, error=text
-                    )
+                    why = f"node {node.id!r} refuses the value for {handle!r}: {problems[0].hint}"
                     continue
             if edges:
                 told = Signal(
@@ -243,7 +273,7 @@ class SignalHost:
                     (w.handle, w.target, w.target_handle) == (key.source_handle, key.target, handle) for w in source.out
                 )
                 found.append((node.id, encode(told), not is_ours, edges))
-        return found
+        return found, why
 
     async def _stop(self, plan: Plan, cycle: int, signal: Signal) -> None:
         """STOP_EXECUTION: of one component if it names one, else of the cycle. Ours has been stored before: no news."""

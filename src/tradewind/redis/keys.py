@@ -707,6 +707,10 @@ class Keys:
         """string; how many tasks ever ended so; status in lower case, also `submitted` and `retrying`. Scripts. Seed 004 §7."""
         return f"{self.p}metrics:task:count:{status}"
 
+    def metric_signals(self) -> str:
+        """hash; `refused`: how many messages of the broker could not be let in. No TTL, one field. A worker that hosts a cycle."""
+        return f"{self.p}metrics:signals"
+
     def metric_cycles(self) -> str:
         """hash; how many cycles of flows ever ended so, by status; `ms`: how long all of them took. No TTL, five fields. node_commit."""
         return f"{self.p}metrics:cycles"
