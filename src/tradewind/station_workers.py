@@ -145,8 +145,12 @@ class WorkerRoom:
                 raise Conflict(f"{name!r} is a task type and a node type", code="type_taken", hint="rename one of them")
             signature = function.signature if function is not None else NODE_SIGNATURE
             signatures[name] = msgspec.json.encode(msgspec.structs.replace(signature, seen_ms=clock.now_ms()))
+        described = {name: msgspec.json.encode(kind) for name, kind in node_types.describe().items() if name in kinds}
         rooms = {HOOK: host} if host is not None else {}
-        return Worker(self._plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures, rooms=rooms)
+        return Worker(
+            self._plane, worker_id, executor, capacity=capacity, fields=fields, types=signatures, nodes=described,
+            rooms=rooms,
+        )  # fmt: skip
 
 
 def _schedule_of(name: str, options: dict[str, Any]) -> Schedule:

@@ -227,7 +227,7 @@ async def test_every_key_of_a_full_life_has_the_prefix_and_a_documented_name(bar
     families = [
         r"queue:(high|normal|delayed|parked|paused|dead)", r"queue:parked:(high|normal):[^:]+",
         r"worker:[^:]+(:queue|:inflight)?", r"worker:type:[^:]+", "worker:types", "workers",
-        r"task:[^:]+(:body)?", r"task:(cancel|cache|status|idem):[^:]+", "task:outbox:count", r"lock:task:[^:]+",
+        r"task:[^:]+(:body)?", r"task:(cancel|cache|status|idem|types):[^:]+", "task:outbox:count", r"lock:task:[^:]+",
         r"scheduler:(leader|epoch|wake)", r"schedule:(config|due)", r"ratelimit:task:[^:]+(:\d+)?",
         r"ratelimit:(config|slots:[^:]+)", r"metrics:(queue:length|worker:count|task:count:[a-z]+)",
     ]  # fmt: skip

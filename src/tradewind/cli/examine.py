@@ -26,6 +26,7 @@ from tradewind.settings import Settings
 from tradewind.station_health import UNREADABLE
 from tradewind.station_parts import leading, missing
 from tradewind.tasks.control import TaskControl
+from tradewind.tasks.offers import Offers
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.progress import read_report
 
@@ -36,7 +37,7 @@ SCAN = 1000
 CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 5.0
 #: Keys that always expire, by what follows the prefix; see keys.py.
 EXPIRING = re.compile(
-    r"task:(idem|cancel|cache|status):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!types$)[^:]+"
+    r"task:(idem|cancel|cache|status|types):.+|lock:task:.+|scheduler:leader|ratelimit:task:.+|worker:(?!types$)[^:]+"
     r"|node_tasks:.+|trading_flow:node:.+|flow:[^:]+:cycle:.+"
 )
 TASK = re.compile(r"task:(?P<id>[A-Za-z0-9_-]+)")
@@ -48,7 +49,7 @@ ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
 
 async def examine(settings: Settings) -> list[Check]:
     """All checks; those that could not be made are `unknown`. Raises Invalid for wrong settings."""
-    own: tuple[Look, ...] = (_station, _server, _writes, _memory, _clock, _leader, _workers, _queues, _outbox)
+    own: tuple[Look, ...] = (_station, _server, _writes, _memory, _clock, _leader, _workers, _types, _queues, _outbox)
     looks: tuple[Look, ...] = (
         *own, flows, channels, feed, models, rules, alarms, notifications, history, _keys,
     )  # fmt: skip
@@ -202,6 +203,21 @@ async def _workers(plane: Plane) -> list[Check]:
         hint = "the leader takes their tasks back; if they stay in this list, look at the leader"
         return [Check("workers", "warn", f"{len(late)} of {len(leases)} are late: {', '.join(late[:5])}", hint)]
     return [Check("workers", "ok", f"{len(leases)} with a live lease")]
+
+
+async def _types(plane: Plane) -> list[Check]:
+    """Types that live workers offer with different signatures: half of a roll-out, or two programs with one name."""
+    found: dict[str, dict[bytes, list[str]]] = {}
+    for offer in await Offers(plane).read():
+        for name, data in offer.entries.items():
+            found.setdefault(name, {}).setdefault(data, []).append(offer.worker_id)
+    several = {name: list(workers.values()) for name, workers in found.items() if len(workers) > 1}
+    if not several:
+        return [Check("types", "ok", f"{len(found)} offered, each with one signature")]
+    told = [f"{name} ({' | '.join(', '.join(w[:3]) for w in workers)})" for name, workers in sorted(several.items())]
+    hint = "bring all workers to one version; until then what fits either signature is accepted"
+    more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+    return [Check("types", "warn", f"different signatures at once: {'; '.join(told[:5])}{more}", hint)]
 
 
 async def _queues(plane: Plane) -> list[Check]:

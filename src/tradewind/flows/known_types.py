@@ -6,6 +6,7 @@ A type that only an HTTP worker serves has no description: it takes any handle a
 from __future__ import annotations
 
 import time
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -20,11 +21,14 @@ from tradewind.flows.plane import FlowPlane
 from tradewind.flows.spec import FlowSpec, NodeType
 from tradewind.flows.syntax import read_flow
 from tradewind.redis.connection import translated
+from tradewind.tasks.offers import NODE, Offers
 
 log = structlog.get_logger(__name__)
 FRESH_S = 2.0
-#: A type that no worker has announced for so long is forgotten.
+#: A type that no live worker serves is remembered for so long.
 KEEP_MS = 7 * 86_400_000
+REFRESH_MS = 3_600_000
+T = TypeVar("T")
 
 
 class _Announced(msgspec.Struct):
@@ -37,7 +41,8 @@ class KnownTypes:
         self.plane = plane
         self.registry = registry
         self._read_at = 0.0
-        self._others: dict[str, NodeType] = {}
+        self._others: dict[str, list[NodeType]] = {}
+        self._offers = Offers(plane.tasks)
 
     async def announce(self) -> None:
         """A worker says which types it runs, so that processes without its code can check flows."""
@@ -54,52 +59,108 @@ class KnownTypes:
         return all(data is not None for data in found)
 
     async def all(self, *, fresh: bool = False) -> dict[str, NodeType]:
+        """One description of each type: this process's own, else the youngest worker's, else the last one known."""
+        await self._refresh(fresh=fresh)
+        return {**{name: kinds[0] for name, kinds in self._others.items()}, **self.registry.describe()}
+
+    async def alternatives(self) -> dict[str, list[NodeType]]:
+        """Types that live workers describe in more than one way, this process's own among them; all of them count."""
+        await self._refresh()
+        own = self.registry.describe()
+        found = {}
+        for name, kinds in self._others.items():
+            several = [own[name], *(kind for kind in kinds if kind != own[name])] if name in own else kinds
+            if len(several) > 1:
+                found[name] = several
+        return found
+
+    async def _refresh(self, *, fresh: bool = False) -> None:
         if fresh or time.monotonic() - self._read_at > FRESH_S:
             self._others = await self._read()
             self._read_at = time.monotonic()
-        return {**self._others, **self.registry.describe()}
 
-    async def _read(self) -> dict[str, NodeType]:
+    async def _read(self) -> dict[str, list[NodeType]]:
+        """By type, the youngest worker's first; one that nobody offers any more also with any handle and any config."""
         keys, client = self.plane.keys, self.plane.tasks.redis
+        offers = await self._offers.read()
         with translated():
             announced = await client.hgetall(keys.node_types())
-            served = await client.smembers(keys.worker_types())
-            tasks = await client.hkeys(keys.types())
-        found: dict[str, NodeType] = {}
-        known_tasks = {name.decode() for name in tasks}
-        for name in sorted(n.decode() for n in served):
-            if name not in known_tasks:
-                found[name] = NodeType(name, "served by an HTTP worker", "remote", open_inputs=True, open_outputs=True)
-        old = []
-        for name, data in announced.items():
-            try:
-                entry = msgspec.json.decode(data, type=_Announced)
-            except msgspec.MsgspecError as error:
-                log.error("a node type cannot be read", type=name.decode(errors="replace"), error=str(error))
+            served = {name.decode() for name in await client.smembers(keys.worker_types())}
+            tasks = {name.decode() for name in await client.hkeys(keys.types())}
+        found: dict[str, list[NodeType]] = {}
+        for offer in offers:
+            for name, data in offer.entries.items():
+                if name.startswith(NODE):
+                    _add(found, name.removeprefix(NODE), _decoded(data, NodeType, name))
+            for name in offer.open_types:
+                if name not in tasks:
+                    _add(found, name, _remote(name))
+        for name in sorted(served - tasks - found.keys()):
+            _add(found, name, _remote(name))
+        old, seen_again = [], {}
+        for raw, data in announced.items():
+            entry, name = _decoded(data, _Announced, raw.decode(errors="replace")), raw.decode(errors="replace")
+            if entry is None:
                 continue
-            if entry.seen_ms < now_ms() - KEEP_MS:
-                old.append(name)
-            else:
-                found[name.decode()] = entry.node_type
-        if old:
-            with translated():
+            if name in served:
+                if entry.seen_ms < now_ms() - REFRESH_MS:  # the time counts from the end of its last worker
+                    seen_again[raw] = codec.encode(_Announced(now_ms(), entry.node_type))
+                if name not in found:
+                    _add(found, name, entry.node_type)
+            elif entry.seen_ms < now_ms() - KEEP_MS:
+                old.append(raw)
+            elif name not in found:
+                found[name] = [entry.node_type, _remote(name)]
+        with translated():
+            if seen_again:
+                await client.hset(keys.node_types(), mapping=seen_again)
+            if old:
                 await client.hdel(keys.node_types(), *old)
         return found
 
     async def check(
         self, document: object, flow_id: str | None = None
     ) -> tuple[FlowSpec | None, list[Problem], dict[str, NodeType]]:
-        """The flow (None if anything is wrong), all that is wrong with it, and the types it was checked against."""
+        """The flow (None if anything is wrong), all that is wrong with it, and the types it was checked against.
+
+        Where live workers describe a type differently, the description with the fewest problems counts.
+        """
         spec, problems = read_flow(document, flow_id=flow_id)
         types = await self.all()
         if spec is None:
             return None, problems, types
         if any(node.type not in types for node in spec.nodes):
             types = await self.all(fresh=True)
-        problems = problems + check_flow(spec, types, max_nodes=self.plane.settings.max_nodes)
+        found = check_flow(spec, types, max_nodes=self.plane.settings.max_nodes)
+        if found:
+            several = await self.alternatives()
+            for name in sorted({node.type for node in spec.nodes} & several.keys()):
+                for kind in several[name][1:]:
+                    other = {**types, name: kind}
+                    less = check_flow(spec, other, max_nodes=self.plane.settings.max_nodes)
+                    if len(less) < len(found):
+                        found, types = less, other
+        problems = problems + found
         problems += config_problems(spec, self.registry)
         problems += point_trigger.trigger_problems(spec.triggers) + alarm_trigger.trigger_problems(spec.triggers)
         return (None if problems else spec), problems, types
+
+
+def _add(found: dict[str, list[NodeType]], name: str, kind: NodeType | None) -> None:
+    if kind is not None and kind not in found.setdefault(name, []):
+        found[name].append(kind)
+
+
+def _remote(name: str) -> NodeType:
+    return NodeType(name, "served by an HTTP worker", "remote", open_inputs=True, open_outputs=True)
+
+
+def _decoded(data: bytes, kind: type[T], name: str) -> T | None:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        log.error("a node type cannot be read", type=name, error=str(error))
+        return None
 
 
 def config_problems(spec: FlowSpec, registry: NodeRegistry) -> list[Problem]:

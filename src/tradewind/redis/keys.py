@@ -78,8 +78,12 @@ class Keys:
         """zset; ids of tasks with a deadline; score = ms. Members leave when it has passed. task_submit, task_expire."""
         return f"{self.p}task:deadlines"
 
+    def offer(self, digest: str) -> str:
+        """hash; what workers with the same code offer: task type → its signature as JSON, `node {type}` → its description. Lives as long as they do: 30 s after the last beat. worker_register, worker_beat."""
+        return f"{self.p}task:types:{digest}"
+
     def types(self) -> str:
-        """hash; task type → its parameters as JSON, so that any process can check a submission. Swept after 7 days without a worker. worker_register."""
+        """hash; task type → its last signature as JSON: which names are known while no worker offers them. Swept after 7 days without a worker. worker_register."""
         return f"{self.p}task:types"
 
     def outbox(self) -> str:
@@ -257,7 +261,7 @@ class Keys:
         return f"{self.p}trading_flow:node:{task_id}:terminate"
 
     def node_types(self) -> str:
-        """hash; node type → its description as JSON, so that any process can check a flow. Swept after 7 days without a worker. FlowHost."""
+        """hash; node type → its last description as JSON: which types are known while no worker offers them. Swept after 7 days without a worker. FlowHost."""
         return f"{self.p}flows:types"
 
     def flow_outbox(self) -> str:

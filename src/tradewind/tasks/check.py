@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.ids import IDEMPOTENCY_KEY, is_id, is_task_id, new_ids
 from tradewind.tasks.function import Signature
+from tradewind.tasks.offers import NODE, Offer
 from tradewind.tasks.record import Request, Submission
 
 MAX_BATCH = 5000
@@ -126,6 +127,7 @@ def check_task(
         read.bad("not_an_object", "kwargs", "give an object of named arguments")
         shapes_ok = False
     if shapes_ok:
+        signature = signature.fitting(args, kwargs)
         read.problems += signature.problems(args, kwargs, path)
         try:
             if codec.has_non_finite(args) or codec.has_non_finite(kwargs):
@@ -264,6 +266,34 @@ def check_tasks(
             problems=problems[:100],
         )
     return submissions
+
+
+def open_signature(last: Signature | None = None) -> Signature:
+    """For a type whose workers check the arguments themselves, or have left: any arguments, the last known defaults."""
+    if last is None:
+        return Signature(var_args=True, var_kwargs=True)
+    return msgspec.structs.replace(last, params=[], var_args=True, var_kwargs=True, seen_ms=0)
+
+
+def offered(offers: Sequence[Offer], remembered: Mapping[bytes, bytes], served: Iterable[str]) -> dict[str, Signature]:
+    """The types that may be submitted: what live workers offer, each signature of a type once and the youngest worker's
+    first; then names that are only remembered, or served by hand, with any arguments."""
+    found: dict[str, list[Signature]] = {}
+    for offer in offers:
+        entries = {name.encode(): data for name, data in offer.entries.items() if not name.startswith(NODE)}
+        for name, signature in (*signatures(entries).items(), *((t, open_signature()) for t in offer.open_types)):
+            if signature not in found.setdefault(name, []):
+                found[name].append(signature)
+    types = {}
+    for name, several in found.items():
+        first, *others = sorted(several, key=lambda signature: signature == open_signature())  # what says more, first
+        types[name] = msgspec.structs.replace(first, others=others)
+    for name, last in signatures(remembered).items():
+        if name not in types:
+            types[name] = msgspec.structs.replace(open_signature(last), is_remembered=True)
+    for name in served:
+        types.setdefault(name, open_signature())
+    return types
 
 
 def signatures(known: Mapping[bytes, bytes]) -> dict[str, Signature]:

@@ -10,8 +10,9 @@ from tradewind.clock import iso
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import is_id
 from tradewind.redis.connection import translated
-from tradewind.tasks.check import signatures
+from tradewind.tasks.check import offered
 from tradewind.tasks.function import Signature
+from tradewind.tasks.offers import Offers
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import TERMINAL
 
@@ -57,6 +58,7 @@ class Worker(msgspec.Struct, frozen=True):
 class TaskControl:
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
+        self.offers = Offers(plane)
 
     async def queues(self) -> list[Queue]:
         """high, normal, delayed, dead, and `type:{type}` for each paused type."""
@@ -161,17 +163,15 @@ class TaskControl:
         return found
 
     async def types(self) -> dict[str, Signature]:
-        """Every task type that a worker has offered; one registered by hand accepts any arguments."""
+        """Every task type that live workers offer, with all their signatures; one registered by hand, or whose workers
+        have left within 7 days, accepts any arguments."""
         keys, client = self.plane.keys, self.plane.redis
         with translated():
             pipe = client.pipeline(transaction=False)
             pipe.hgetall(keys.types())
             pipe.smembers(keys.worker_types())
-            offered, served = await pipe.execute()
-        found = signatures(offered)
-        for name in served:
-            found.setdefault(name.decode(), Signature(var_args=True, var_kwargs=True))
-        return found
+            remembered, served = await pipe.execute()
+        return offered(await self.offers.read(), remembered, [name.decode() for name in served])
 
     async def has_type(self, task_type: str) -> bool:
         """Also true for a type whose workers were registered by hand, as in the seed; the leader then learns of it."""

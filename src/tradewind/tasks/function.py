@@ -58,6 +58,16 @@ class Signature(msgspec.Struct, omit_defaults=True):
     backoff_max_ms: int = 300_000
     exclusive: str = ""
     seen_ms: int = 0
+    #: Not stored: other signatures that live workers offer for the same type; whether no live worker offers it at all.
+    others: list[Signature] = []
+    is_remembered: bool = False
+
+    def fitting(self, args: typing.Sequence[Any], kwargs: dict[str, Any]) -> Signature:
+        """The first of these that takes the arguments; this one when none does."""
+        for signature in (self, *self.others) if self.others else ():
+            if not signature.problems(args, kwargs):
+                return signature
+        return self
 
     def problems(self, args: typing.Sequence[Any], kwargs: dict[str, Any], path: str = "") -> list[Problem]:
         """Everything that does not fit: too many, missing, unknown, doubled, of the wrong type."""
@@ -87,7 +97,12 @@ class Signature(msgspec.Struct, omit_defaults=True):
 
     def quick_check(self) -> Callable[[typing.Sequence[Any]], bool] | None:
         """A fast test of positional scalars only; None when the signature needs the full check."""
-        if self.exclusive or self.var_args or any(p.keyword_only or p.types not in _SCALARS for p in self.params):
+        if (
+            self.others
+            or self.exclusive
+            or self.var_args
+            or any(p.keyword_only or p.types not in _SCALARS for p in self.params)
+        ):
             return None
         checks = [_CHECKS[p.types[0]] if p.types else _is_finite for p in self.params]
         required = sum(p.required for p in self.params)

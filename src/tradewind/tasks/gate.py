@@ -105,7 +105,9 @@ class RedisGate(Gate):
                 if await self._control.has_type(name):
                     types[name] = Signature(var_args=True, var_kwargs=True)
             for function in registry.all():  # what this program defines itself may be submitted before a worker has it
-                types.setdefault(function.name, function.signature)
+                known = types.get(function.name)
+                if known is None or known.is_remembered:
+                    types[function.name] = function.signature
             self._types, self._types_at = types, time.monotonic()
         return self._types
 

@@ -11,6 +11,8 @@ from tradewind.tasks.plane import Plane
 
 #: How long past its end an attempt may stay with a live worker before the leader ends it.
 OVERDUE_GRACE_MS = 5000
+#: How long a type without a worker is remembered.
+TYPE_KEEP_MS = 7 * 86_400_000
 EVICT_BATCH = 500
 PROMOTE_BATCH = 500
 EXPIRE_BATCH = 500
@@ -141,10 +143,10 @@ class LeaderStore:
         self._checked(reply)
 
     async def sweep(self) -> None:
-        """Hourly: bound the dead letters, forget types that no worker has offered for 7 days."""
+        """Hourly: bound the dead letters, forget types whose last worker left 7 days ago."""
         keys = self.plane.keys
         await self.plane.scripts.run(
             "task_sweep",
             [*self._fence, keys.dead(), keys.types(), keys.worker_types()],
-            [*self._head(), self.plane.settings.dead_keep, 7 * 86_400_000],
+            [*self._head(), self.plane.settings.dead_keep, TYPE_KEEP_MS],
         )

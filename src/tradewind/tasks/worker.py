@@ -46,7 +46,8 @@ class Finisher(Protocol):
 
 
 class Worker:
-    """`fields` are the rest of its record (name, labels, …); `types` maps each served type to its signature as JSON."""
+    """`fields` are the rest of its record (name, labels, …); `types` maps each served type to its signature as JSON,
+    `nodes` each node type among them to its description."""
 
     def __init__(
         self,
@@ -57,6 +58,7 @@ class Worker:
         capacity: int,
         fields: Mapping[str, Any],
         types: Mapping[str, bytes],
+        nodes: Mapping[str, bytes] | None = None,
         rooms: Mapping[str, Finisher] | None = None,
     ) -> None:
         self.plane = plane
@@ -65,6 +67,7 @@ class Worker:
         self._executor = executor
         self._fields = {"capacity": capacity, "status": "active", "pull": "1", **fields}
         self._types = dict(types)
+        self._nodes = dict(nodes or {})
         self._rooms = dict(rooms or {})
         self._lease_s = plane.all_settings.scheduler.lease_s
         #: Told about control messages that are not for the worker itself.
@@ -124,7 +127,7 @@ class Worker:
         self.store = WorkerStore(self.plane, self.id, short_random())
         while True:
             try:
-                back = await self.store.register(self._fields, self._types)
+                back = await self.store.register(self._fields, self._types, self._nodes)
                 break
             except Unavailable as error:
                 log.warning("worker cannot register yet", worker=self.id, error=error.message)

@@ -5,6 +5,7 @@ Nobody else calls these. A reply that says the worker is unknown raises `Lost`: 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import redis.asyncio
 
 from tradewind.errors import Conflict
 from tradewind.redis.scripts import Arg, Call, sha, source
+from tradewind.tasks.offers import NODE, digest_of
 from tradewind.tasks.plane import LOCK_MS, Plane
 from tradewind.tasks.record import Failure, Status
 
@@ -66,6 +68,11 @@ class Ending(msgspec.Struct):
     failure: Failure | None = None
 
 
+def _lasting(signature: bytes) -> bytes:
+    """Without the time, so that equal workers make equal offers."""
+    return re.sub(rb',?"seen_ms":[0-9]+', b"", signature)
+
+
 class WorkerStore:
     def __init__(self, plane: Plane, worker_id: str, generation: str) -> None:
         self.plane = plane
@@ -88,16 +95,21 @@ class WorkerStore:
             keys.marked(),
         ]
 
-    async def register(self, fields: Mapping[str, Arg], types: Mapping[str, bytes]) -> int:
-        """Join with these fields and types (with signatures as JSON); how many tasks of an earlier life went back."""
+    async def register(
+        self, fields: Mapping[str, Arg], types: Mapping[str, bytes], nodes: Mapping[str, bytes] | None = None
+    ) -> int:
+        """Join with these fields, types (with signatures as JSON, b"" = any arguments) and descriptions of node types;
+        how many tasks of an earlier life went back."""
         keys = self.plane.keys
         flat = [item for pair in fields.items() for item in pair]
+        offer = {name: _lasting(signature) for name, signature in types.items() if signature}
+        offer |= {NODE + name: description for name, description in (nodes or {}).items()}
         args: list[Arg] = [
             *self.plane.head(), self.id, self.generation, self._lease_ms, self._ttl_ms, self.plane.settings.max_stalls,
-            len(flat), *flat,
+            len(flat), 2 * len(types), digest_of(offer) if offer else "", *flat,
         ]  # fmt: skip
-        for name, signature in types.items():
-            args += (name, signature)
+        for name, entry in (*types.items(), *offer.items()):
+            args += (name, entry)
         names = [self._worker, keys.workers(), keys.worker_types(), keys.types()]
         back: int = await self.plane.scripts.run("worker_register", names, args)
         return back

@@ -5,11 +5,18 @@
 -- include: shared
 if redis.call('GET', KEYS[1]) ~= ARGV[6] or redis.call('GET', KEYS[2]) ~= ARGV[7] then return { -1 } end
 local letters_gone = redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -(tonumber(ARGV[8]) + 1))
-local old = {}
+local old, HOUR = {}, 3600000
 local types = redis.call('HGETALL', KEYS[4])
 for i = 1, #types, 2 do
   local seen = tonumber(string.match(types[i + 1], '"seen_ms":(%d+)') or '0')
-  if now - seen > tonumber(ARGV[9]) and redis.call('EXISTS', P .. 'worker:type:' .. types[i]) == 0 then old[#old + 1] = types[i] end
+  if redis.call('EXISTS', P .. 'worker:type:' .. types[i]) == 1 then
+    if now - seen > HOUR then -- the time counts from the end of its last worker
+      local spec, found = string.gsub(types[i + 1], '"seen_ms":%d+', '"seen_ms":' .. NOW)
+      if found == 1 then redis.call('HSET', KEYS[4], types[i], spec) end
+    end
+  elseif now - seen > tonumber(ARGV[9]) then
+    old[#old + 1] = types[i]
+  end
 end
 push('HDEL', KEYS[4], old)
 for _, kind in ipairs(redis.call('SMEMBERS', KEYS[5])) do
