@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tradewind.health_part import Part
 from tradewind.history.store import CONSUMER as RECORDER
@@ -46,6 +46,7 @@ class PointRoom:
         self._known: dict[tuple[str, str, str], PointSpec] = {}
         self._versions: dict[str, str] = {}
         self._enabled: set[str] = set()
+        self._by_channel: dict[str, list[Key]] = {}
         self._fields: dict[tuple[str, str, str], PointSpec] = {}
         self._models_version = ""
         self._looked = 0.0
@@ -66,6 +67,9 @@ class PointRoom:
                 kept |= {(channel.id, point.kind.value, point.id): point for point in channel.points}
                 enabled |= {channel.id} if channel.enabled else set()
             self._known, self._versions, self._enabled = kept, versions, enabled
+            self._by_channel = {}
+            for key in kept:
+                self._by_channel.setdefault(key[0], []).append(key)
         definitions = await self.models.load()
         if definitions.version != self._models_version:
             self._fields = _fields(definitions.specs.values())
@@ -111,6 +115,17 @@ class PointRoom:
         """What is said of a point or a field, as it was at the last `look`."""
         known = self._known if address.is_point else self._fields
         return known.get((address.entity, str(address.kind), address.field))
+
+    def declared(self, channel: str, kinds: Sequence[str]) -> list[Address]:
+        """The points that a channel declares, as it was at the last `look`: kind by kind, by number."""
+        found = [key for key in self._by_channel.get(channel, ()) if key[1] in kinds]
+        order = sorted(found, key=lambda key: (KIND_ORDER.index(key[1]), len(key[2]), key[2]))
+        return [Address("comsrv", *key) for key in order]
+
+    def fields(self, model: str) -> list[Address]:
+        """The measurements that a model declares, by name."""
+        found = sorted(key for key in self._fields if key[0] == model and key[1] == MEASUREMENT)
+        return [Address("modsrv", *key) for key in found]
 
     async def find(self, text: str) -> list[tuple[Address, str]]:
         """Address and name of each point with that text in one of them, in any case: declared points in the order of

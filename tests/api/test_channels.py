@@ -10,8 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import servers
 from tests.api.conftest import Eventually, SmallStation, ask, small_station
-from tests.api.flow_station import Flows
+from tests.api.flow_station import Flows, flow
+from tradewind.alarms.faults import FaultReader
 from tradewind.api import create_app
+from tradewind.redis.faults import report
 
 PV: dict[str, Any] = {
     "id": 1001,
@@ -250,6 +252,7 @@ async def test_many_channels_are_declared_and_removed_at_once(api: Flows, comsrv
         "channels": [str(n) for n in range(1, 61)],
         "changed": [str(n) for n in range(1, 61)],
         "removed": [],
+        "warnings": [],
     }
     assert (await api.ask("PUT", "/channels", 200, json=many))["changed"] == []
 
@@ -277,3 +280,90 @@ async def test_a_change_of_many_channels_is_checked_before_anything_is_stored(ap
     await api.post("/channels", PV, 201)
     error = (await api.ask("PUT", "/channels", 422, json={"channels": [PV], "remove": [1001]}))["error"]
     assert [(p["code"], p["path"]) for p in error["problems"]] == [("given_twice", "remove[0]")]
+
+
+async def test_removing_a_channel_in_use_names_its_users_and_resolves_its_alarm(
+    api: Flows, station: SmallStation
+) -> None:
+    for name in ("1001", "1002", "1003"):
+        await api.post("/channels", {**PV, "id": name}, 201)
+    await api.ask(
+        "PUT",
+        "/models/plant",
+        201,
+        json={
+            "inputs": [{"name": "p", "source": "comsrv:1001:m:10001"}, {"name": "q", "source": "comsrv:1001:s:20001"}],
+            "calculations": [{"id": "d", "expression": "p + q"}],
+            "outputs": [{"field": "d", "source": "d"}],
+        },
+    )
+    condition = {"operator": ">", "value": 5, "source": "comsrv:1001:m:10001", "field": "t"}
+    rule = {"id": "hot", "conditions": [condition], "actions": [{"type": "log_event", "parameters": {"message": "x"}}]}
+    await api.post("/rules", rule, 201)
+    read = {"id": "r", "type": "point_read", "config": {"addresses": ["comsrv:1001:m:10001"]}}
+    await api.post("/flows", flow("reader", read), 201)
+    await api.ask("PUT", "/history/policy", 200, json={"policies": [{"match": "comsrv:1001:*", "deadband": 1}]})
+    plane = station.rules.plane
+    faults = FaultReader(plane)
+    await report(plane.link, plane.keys, "channel_offline", "comsrv:1001", "channel 1001 is offline")
+    await faults.step()
+    (alarm,) = (await api.get("/alarms"))["items"]
+    assert alarm["status"] == "New"
+
+    await api.ask("DELETE", "/channels/1002", 204)
+    gone = await api.ask("DELETE", "/channels/1001", 200)
+    assert gone["removed"] == "1001"
+    assert {warning["path"]: warning["hint"] for warning in gone["warnings"]} == {
+        "models.plant": "model plant uses comsrv:1001:m:10001 and 1 more: its outputs become uncertain",
+        "rules.hot": "rule hot uses comsrv:1001:m:10001: it judges the point as unknown",
+        "flows.reader": "flow reader uses comsrv:1001:m:10001: it finds no value, and its trigger never fires",
+        "history.policy": "history policy uses comsrv:1001: it records nothing of it any more",
+    }
+    await faults.step()
+    shown = await api.get(f"/alarms/{alarm['id']}")
+    assert shown["status"] == "Resolved"
+    assert shown["journal"][-1]["note"] == "the channel was removed"
+    many = await api.ask("PUT", "/channels", 200, json={"remove": ["1003"]})
+    assert (many["removed"], many["warnings"]) == (["1003"], [])
+
+
+async def test_the_alarm_of_a_channel_that_is_disabled_is_resolved_with_a_reason(
+    api: Flows, station: SmallStation
+) -> None:
+    """Also when no process attends it."""
+    plane = station.rules.plane
+    faults = FaultReader(plane)
+    await api.post("/channels", PV, 201)
+    await report(plane.link, plane.keys, "channel_offline", "comsrv:1001", "channel 1001 is offline")
+    await faults.step()
+    (alarm,) = (await api.get("/alarms"))["items"]
+    await api.ask("PUT", "/channels/1001", 200, json={**PV, "enabled": False})
+    await faults.step()
+    shown = await api.get(f"/alarms/{alarm['id']}")
+    assert (shown["status"], shown["journal"][-1]["note"]) == ("Resolved", "the channel was disabled")
+
+
+async def test_every_declared_point_is_listed_and_an_undeclared_one_is_called_so(api: Flows) -> None:
+    await api.post("/channels", PV, 201)
+    await api.post("/points", {"channels": {"1001": {"m": {"10001": 25.1}}, "7": {"m": {"1": 1}}}})
+    old = {"channels": {"1001": {"s": {"20001": 1}}}, "ts": 1_700_000_000_000}
+    await api.post("/points", old)
+
+    def states(answer: dict[str, Any]) -> dict[str, tuple[str, str]]:
+        return {point["address"]: (point["state"], point["quality"]) for point in answer["items"]}
+
+    whole = {
+        "comsrv:1001:m:10001": ("ok", "good"),
+        "comsrv:1001:s:20001": ("stale", "uncertain"),
+        "comsrv:1001:a:40001": ("no_value", "bad"),
+    }
+    found = states(await api.get("/points", channel="1001"))
+    assert found == whole and list(found) == list(whole)
+    assert states(await api.get("/points", channel="1001", kind="a")) == {"comsrv:1001:a:40001": ("no_value", "bad")}
+    named = ["comsrv:7:m:1", "comsrv:7:m:2", "comsrv:1001:m:9", "comsrv:1001:a:40001"]
+    assert states(await api.get("/points", address=named)) == {
+        "comsrv:7:m:1": ("pushed", "good"),
+        "comsrv:7:m:2": ("undeclared", "bad"),
+        "comsrv:1001:m:9": ("undeclared", "bad"),
+        "comsrv:1001:a:40001": ("no_value", "bad"),
+    }

@@ -35,7 +35,8 @@ async def test_a_model_is_defined_shown_replaced_listed_and_removed(api: Flows) 
     assert (made["name"], made["title"], made["inputs"], made["outputs"]) == (
         "power_calc", "balance", 2, ["total_power"],
     )  # fmt: skip
-    assert made["config"] == NET and made["values"] == [] and made["problems"] == []
+    assert made["config"] == NET and made["problems"] == []
+    assert [(value["value"], value["state"]) for value in made["values"]] == [(None, "no_value")]
     assert made["spec"]["calculations"][0]["expression"] == "load - pv"
     assert await api.error("POST", "/models", 409, json=NET) == "model_exists"
     nameless = {key: value for key, value in NET.items() if key != "name"}

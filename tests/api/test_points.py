@@ -42,10 +42,13 @@ async def test_values_are_taken_in_as_the_seed_stores_them_and_read_back(station
     assert await stored(station, "comsrv:1001:s") == {"20001": "1"}
     (point,) = (await api.get("/points", address="comsrv:1001:m:10001"))["items"]
     age = point.pop("age_ms")
-    assert point == {"address": "comsrv:1001:m:10001", "value": 25.1, "ts": ts, "quality": "good", "unit": ""}
+    assert point == {
+        "address": "comsrv:1001:m:10001", "value": 25.1, "ts": ts, "quality": "good", "unit": "", "state": "pushed",
+    }  # fmt: skip
     assert 50 <= age < 30_000
     assert (await api.get("/points", address="comsrv:1001:m:7"))["items"][0] == {
         "address": "comsrv:1001:m:7", "value": None, "ts": None, "quality": "bad", "age_ms": None, "unit": "",
+        "state": "undeclared",
     }  # fmt: skip
 
 

@@ -57,9 +57,9 @@ def _wish(entry_id: str, fields: dict[bytes, bytes]) -> list[Arg]:
     """What `alarm_faults` takes of one report: nothing of one that cannot be an alarm."""
     raw = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
     source, code = raw.get("source", ""), raw.get("code", "")
-    if raw.get("state") == "clear":
-        return ["clear", source]
     message = raw.get("message", "")
+    if raw.get("state") == "clear":
+        return ["clear", codec.encode({"source": source, "why": message[:MAX_TEXT]})]
     alarm = NewAlarm(
         rule_id=STATION,
         source=source,

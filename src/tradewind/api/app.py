@@ -13,6 +13,7 @@ from tradewind.api.alarm_actions import AlarmActionRoutes
 from tradewind.api.alarm_feed import AlarmFeed
 from tradewind.api.alarms import AlarmRoutes
 from tradewind.api.channel_book import ChannelBook
+from tradewind.api.channel_users import ChannelUsers
 from tradewind.api.channels import ChannelRoutes
 from tradewind.api.commands import CommandRoutes
 from tradewind.api.docs import docs_routes
@@ -104,6 +105,7 @@ def create_app(station: ApiStation) -> FastAPI:
     feed, point_feed = FlowFeed(flows.store.plane), PointFeed(room)
     ingest = Ingest(room.board, room.channels, max_body)
     rules = station.rules
+    users = ChannelUsers(room, rules, flows, station.history)
     alarm_feed = AlarmFeed(rules.plane, rules.alarms)
 
     def end_streams() -> None:
@@ -142,7 +144,7 @@ def create_app(station: ApiStation) -> FastAPI:
         *CycleRoutes(flows, feed, max_body).endpoints(),
         *FlowRecordRoutes(flows, feed).endpoints(),
         *PointRoutes(room, point_feed, ingest).endpoints(),
-        *ChannelRoutes(room, book, DriverRegistry(), max_body).endpoints(),
+        *ChannelRoutes(room, book, DriverRegistry(), max_body, users).endpoints(),
         *ModelRoutes(room, max_body).endpoints(),
         *CommandRoutes(room, max_body).endpoints(),
         *RuleRoutes(rules, max_body).endpoints(),

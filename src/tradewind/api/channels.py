@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tradewind.api.body import check_object, check_query, query_limit
 from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, channel_view
 from tradewind.api.channel_read import ChannelReader
+from tradewind.api.channel_users import ChannelUsers
 from tradewind.api.flow_request import YAML_TYPES, read_definition
 from tradewind.api.point_request import BAD, KINDS, path_channel, query_kinds, refuse_query
 from tradewind.api.point_room import PointServices, point_views
@@ -19,7 +20,7 @@ from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random
 from tradewind.points.address import is_number
-from tradewind.points.channel_status import request_reload
+from tradewind.points.channel_status import end_faults, request_reload
 from tradewind.points.channel_store import NEW, channel_document, version_of
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.secrets import masked
@@ -40,8 +41,16 @@ STATE = ("It exists already, or is not of that version", "Error")
 
 
 class ChannelRoutes:
-    def __init__(self, room: PointServices, book: ChannelBook, drivers: DriverRegistry, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        room: PointServices,
+        book: ChannelBook,
+        drivers: DriverRegistry,
+        max_body_bytes: int,
+        users: ChannelUsers,
+    ) -> None:
         self._room = room
+        self._users = users
         self._book = book
         self._reader = ChannelReader(room.channels, drivers)
         self._max_body_bytes = max(max_body_bytes, MAX_BODY_BYTES)
@@ -69,6 +78,7 @@ class ChannelRoutes:
         check_query(request, frozenset())
         channel = await self._read(request, None)
         changed = await self._room.channels.put([channel], expected=NEW)
+        await self._end_faults_of_disabled([channel])
         return await self._shown(channel, 201 if changed else 200)
 
     async def replace(self, request: Request) -> Response:
@@ -77,6 +87,7 @@ class ChannelRoutes:
         store = self._room.channels
         is_new = channel.id not in await store.versions()
         await store.put([channel], expected=request.query_params.get("version", ""))
+        await self._end_faults_of_disabled([channel])
         return await self._shown(channel, 201 if is_new else 200)
 
     async def change(self, request: Request) -> Response:
@@ -86,9 +97,12 @@ class ChannelRoutes:
         channels, removed = await self._read_many(document)
         store = self._room.channels
         changed = await store.put(channels) if channels else []
+        await self._end_faults_of_disabled(channels)
+        warnings = await self._users.warnings(removed) if removed else []
         await store.remove(removed)
         await self._forget(removed)
-        return json_response({"channels": [c.id for c in channels], "changed": changed, "removed": removed})
+        names = [channel.id for channel in channels]
+        return json_response({"channels": names, "changed": changed, "removed": removed, "warnings": warnings})
 
     async def validate(self, request: Request) -> Response:
         check_query(request, frozenset())
@@ -120,8 +134,9 @@ class ChannelRoutes:
         removed = await self._room.channels.remove([name], expected=request.query_params.get("version", ""))
         if not removed and name not in await self._book.ids():
             raise _missing(name)
+        warnings = await self._users.warnings([name])
         await self._forget([name])
-        return Response(status_code=204)
+        return json_response({"removed": name, "warnings": warnings}) if warnings else Response(status_code=204)
 
     async def _forget(self, names: Sequence[str]) -> None:
         """Remove the values, once nobody polls the channels any more."""
@@ -132,6 +147,13 @@ class ChannelRoutes:
             await asyncio.sleep(0.05)
         for name in names:
             await self._room.board.remove_channel(name)
+            await end_faults(self._room.board.plane, name, "the channel was removed")
+
+    async def _end_faults_of_disabled(self, channels: Sequence[ChannelSpec]) -> None:
+        """Here, too: maybe no process attends them that would see to it."""
+        for channel in channels:
+            if not channel.enabled:
+                await end_faults(self._room.board.plane, channel.id, "the channel was disabled")
 
     async def reload(self, request: Request) -> Response:
         check_query(request, frozenset())
@@ -249,7 +271,8 @@ class ChannelRoutes:
             ),
             Endpoint(
                 "DELETE", one, self.remove, "Remove a channel and its values",
-                {204: ("Gone", None), 404: UNKNOWN, 409: STATE}, TAG, "Also one that was only pushed.",
+                {204: ("Gone", None), 200: ("Gone; others use it, who are named", "ChannelRemoved"),
+                 404: UNKNOWN, 409: STATE}, TAG, "Also one that was only pushed.",
                 query=(version,), limit_s=RELEASE_S + LIMIT_S,
             ),
             Endpoint(

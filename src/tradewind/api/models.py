@@ -12,7 +12,7 @@ from tradewind.api.body import check_query, query_limit
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
 from tradewind.api.model_change import is_change, read_change
 from tradewind.api.point_request import BAD
-from tradewind.api.point_room import PointServices, point_view, read_model
+from tradewind.api.point_room import PointServices, plain_views, read_model
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.models.definitions import Definitions
@@ -143,7 +143,7 @@ class ModelRoutes:
                 **model_glance(name, definitions),
                 "config": config,
                 "spec": msgspec.to_builtins(spec) if spec is not None else None,
-                "values": [point_view(point) for point in await read_model(self._room, name)],
+                "values": plain_views(self._room, await read_model(self._room, name)),
                 "control_values": {f: _control(v) for f, v in (await self._models.controls(name)).items()},
             },
             status,

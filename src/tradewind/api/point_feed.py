@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import structlog
 
 from tradewind.api.point_request import Wanted
-from tradewind.api.point_room import PointServices, read_model, read_points
+from tradewind.api.point_room import PointServices, read_channel, read_model, read_points
 from tradewind.errors import Overloaded, TradewindError
 from tradewind.ids import short_random
 from tradewind.points.board import PointValue
@@ -147,9 +147,9 @@ class PointFeed:
         addresses = list(dict.fromkeys(address for each in watchers for address in each.wanted.addresses))
         hashes = dict.fromkeys((name, each.wanted.kinds) for each in watchers for name in each.wanted.channels)
         models = dict.fromkeys(model for each in watchers for model in each.wanted.models)
-        room, board = self._room, self._room.board
+        room = self._room
         points = dict(zip(addresses, await read_points(room, addresses), strict=True))
-        of_channel = {key: await board.read_channel(*key) for key in hashes}
+        of_channel = {key: await read_channel(room, *key) for key in hashes}
         of_model = {model: await read_model(room, model) for model in models}
         for watcher in watchers:
             wanted = watcher.wanted

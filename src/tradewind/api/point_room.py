@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tradewind.clock import iso
@@ -13,8 +13,9 @@ from tradewind.points.board import Board, PointValue
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.command_store import PointOutcome
 from tradewind.points.commands import Commands
-from tradewind.points.spec import Kind
+from tradewind.points.spec import Kind, PointSpec
 
+_KINDS = [kind.value for kind in Kind]
 #: Kinds that commands write.
 WRITTEN = frozenset((Kind.CONTROL.value, Kind.ADJUSTMENT.value))
 
@@ -35,13 +36,31 @@ class PointServices(Protocol):
         """Learn what points are called and measured in, so that the board shows it."""
         ...
 
+    def describe(self, address: Address) -> PointSpec | None:
+        """What is said of a point or of a field of a model, as it was at the last `look`; None: nobody declared it."""
+        ...
+
+    def declared(self, channel: str, kinds: Sequence[str]) -> list[Address]:
+        """The points that a channel declares, as it was at the last `look`: kind by kind, by number."""
+        ...
+
+    def fields(self, model: str) -> list[Address]:
+        """The measurements that a model declares, by name."""
+        ...
+
     async def find(self, text: str) -> list[tuple[Address, str]]:
         """Points with that text in their address or name, in any case, each with its name."""
         ...
 
 
-def point_view(point: PointValue) -> dict[str, Any]:
-    """`ts` in milliseconds since the epoch, as it was sent."""
+def point_view(point: PointValue, is_declared: bool) -> dict[str, Any]:
+    """`ts` in milliseconds since the epoch, as it was sent. `state` says what there is to know beside the quality."""
+    if point.value is None:
+        state = "no_value" if is_declared else "undeclared"
+    elif point.is_stale:
+        state = "stale"
+    else:
+        state = "ok" if is_declared else "pushed"
     return {
         "address": point.address,
         "value": point.value,
@@ -49,12 +68,18 @@ def point_view(point: PointValue) -> dict[str, Any]:
         "quality": point.quality,
         "age_ms": point.age_ms,
         "unit": point.unit,
+        "state": state,
     }
 
 
+def plain_views(room: PointServices, points: Sequence[PointValue]) -> list[dict[str, Any]]:
+    """Of each, as the last `look` of the room knows them."""
+    return [point_view(point, room.describe(Address(*point.address.split(":", 3))) is not None) for point in points]
+
+
 async def point_views(room: PointServices, points: Sequence[PointValue]) -> list[dict[str, Any]]:
-    """As `point_view`; c and a points of channels also with how their last command ended."""
-    views = [point_view(point) for point in points]
+    """As `plain_views`; c and a points of channels also with how their last command ended."""
+    views = plain_views(room, points)
     written = {at: Address.parse(p.address) for at, p in enumerate(points) if p.address.split(":", 3)[2] in WRITTEN}
     outcomes = await room.commands.outcomes(list(written.values())) if written else []
     for at, outcome in zip(written, outcomes, strict=True):
@@ -91,7 +116,29 @@ async def read_points(room: PointServices, addresses: Sequence[Address]) -> list
     return await room.board.read(addresses) if addresses else []
 
 
-async def read_model(room: PointServices, model: str) -> list[PointValue]:
-    """All measurements of a model, with their units."""
+async def read_channel(room: PointServices, channel: str, kinds: Sequence[str]) -> list[PointValue]:
+    """All points of a channel, those that are declared and those that have a value, kind by kind by number."""
     await room.look()
-    return await room.board.read_model(model)
+    found = await room.board.read_channel(channel, kinds)
+    return await _with_silent(room, found, room.declared(channel, kinds), _place)
+
+
+async def read_model(room: PointServices, model: str) -> list[PointValue]:
+    """All measurements of a model, those that it declares and those that have a value, by name."""
+    await room.look()
+    return await _with_silent(room, await room.board.read_model(model), room.fields(model), str)
+
+
+async def _with_silent(
+    room: PointServices, found: list[PointValue], declared: Sequence[Address], order: Callable[[str], Any]
+) -> list[PointValue]:
+    known = {point.address for point in found}
+    silent = [address for address in declared if str(address) not in known]
+    if silent:
+        found = sorted([*found, *await room.board.read(silent)], key=lambda point: order(point.address))
+    return found
+
+
+def _place(address: str) -> tuple[int, int, str]:
+    _, _, kind, point = address.split(":")
+    return _KINDS.index(kind), len(point), point

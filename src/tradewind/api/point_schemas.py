@@ -28,6 +28,7 @@ PROBLEMS: Schema = list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT})
 
 _POINT = {
     "address": "comsrv:1001:m:10001", "value": 25.1, "ts": 1700000000000, "quality": "good", "age_ms": 12, "unit": "kW",
+    "state": "ok",
 }  # fmt: skip
 _SAMPLE = {"channels": {"1001": {"m": {"10001": 25.1}, "s": {"20001": 1}}}, "ts": 1700000000000}
 _CHANNEL_DEFINITION = {
@@ -61,6 +62,12 @@ POINT_FIELDS: dict[str, Schema] = {
     "quality": {"type": "string", "enum": [quality.value for quality in Quality]},
     "age_ms": or_null({"type": "integer"}),
     "unit": TEXT,
+    "state": {
+        "type": "string",
+        "enum": ["ok", "stale", "no_value", "pushed", "undeclared"],
+        "description": "`no_value`: declared, and nothing has come yet; `pushed`: a value of a point that nobody has "
+        "declared; `undeclared`: neither declared nor ever written",
+    },
 }
 _LAST: dict[str, Schema] = {
     "command": {
@@ -116,6 +123,17 @@ _CHANNEL_FIELDS: dict[str, Schema] = {
             "owner": TEXT,
         }
     ),
+}
+_USERS: Schema = {
+    **list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT})),
+    "description": "who uses points of what was removed",
+    "example": [
+        {
+            "code": "in_use",
+            "path": "models.plant",
+            "hint": "model plant uses comsrv:1002:m:1: its outputs become uncertain",
+        }
+    ],
 }
 _MODEL_FIELDS: dict[str, Schema] = {
     "name": TEXT,
@@ -179,9 +197,15 @@ POINT_SCHEMAS: dict[str, Schema] = {
         "example": {"channels": [_CHANNEL_DEFINITION], "remove": ["1002"]},
     },
     "ChannelsChanged": object_of(
-        {"channels": WORDS, "changed": {**WORDS, "description": "those that were other than this"}, "removed": WORDS},
-        {"channels": ["1001"], "changed": ["1001"], "removed": ["1002"]},
+        {
+            "channels": WORDS,
+            "changed": {**WORDS, "description": "those that were other than this"},
+            "removed": WORDS,
+            "warnings": _USERS,
+        },
+        {"channels": ["1001"], "changed": ["1001"], "removed": ["1002"], "warnings": []},
     ),
+    "ChannelRemoved": object_of({"removed": TEXT, "warnings": _USERS}),
     "ChannelGlance": object_of(_CHANNEL_FIELDS),
     "Channel": object_of(
         {**_CHANNEL_FIELDS, "config": {**or_null(ref("ChannelDefinition")), "description": "null: only pushed"}}

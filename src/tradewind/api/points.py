@@ -13,7 +13,7 @@ from tradewind import codec
 from tradewind.api.events import EventStream, NextText
 from tradewind.api.point_feed import PointFeed
 from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query_search, query_wanted
-from tradewind.api.point_room import PointServices, point_view, point_views, read_model, read_points
+from tradewind.api.point_room import PointServices, plain_views, point_views, read_channel, read_model, read_points
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.clock import iso, now_ms
@@ -34,7 +34,7 @@ class PointRoutes:
         wanted = query_wanted(request)
         points = await read_points(self._room, wanted.addresses)
         for channel in wanted.channels:
-            points += await self._room.board.read_channel(channel, wanted.kinds)
+            points += await read_channel(self._room, channel, wanted.kinds)
         for model in wanted.models:
             points += await read_model(self._room, model)
         return json_response({"items": await point_views(self._room, points)})
@@ -47,13 +47,13 @@ class PointRoutes:
         return json_response({"items": items, "total": len(found)})
 
     async def live(self, request: Request) -> Response:
-        return EventStream(_watch(self._feed, query_wanted(request)))
+        return EventStream(_watch(self._room, self._feed, query_wanted(request)))
 
     def endpoints(self) -> list[Endpoint]:
         text: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
         query = (
             Parameter("address", "Such as `comsrv:1001:m:10001`; may repeat", {**text, "maxItems": MAX_ADDRESSES}),
-            Parameter("channel", "All points of a channel that have a value; may repeat", text),
+            Parameter("channel", "All points of a channel, also without a value; may repeat", text),
             Parameter(
                 "kind",
                 "Of the channels only these kinds; may repeat",
@@ -73,7 +73,8 @@ class PointRoutes:
             Endpoint(
                 "GET", "/api/v1/points", self.read, "Read the newest values",
                 {200: ("Points in the order asked for", "FoundPoints"), 422: BAD}, TAG,
-                "A point without a value has the value null and is bad. What nothing has confirmed for too long is "
+                "A point without a value has the value null and is bad: `state` says whether it has none yet "
+                "(`no_value`) or nobody has declared it (`undeclared`). What nothing has confirmed for too long is "
                 "not good any more. Points of kind c and a say how their last command ended (`command`). What a search "
                 "finds has names, too, and `total` says how much there is.",
                 query=(*query, *search),
@@ -96,7 +97,7 @@ class PointRoutes:
 
 
 @contextmanager
-def _watch(feed: PointFeed, wanted: Wanted) -> Iterator[NextText]:
+def _watch(room: PointServices, feed: PointFeed, wanted: Wanted) -> Iterator[NextText]:
     with feed.watch(wanted) as watcher:
         number = 0
 
@@ -108,7 +109,7 @@ def _watch(feed: PointFeed, wanted: Wanted) -> Iterator[NextText]:
             number += 1
             if points is None:
                 return b"event: unknown\nid: %d\ndata: %s\n\n" % (number, codec.encode({"since": iso(now_ms())}))
-            data = codec.encode({"items": [point_view(point) for point in points]})
+            data = codec.encode({"items": plain_views(room, points)})
             return b"event: points\nid: %d\ndata: %s\n\n" % (number, data)
 
         yield next_text

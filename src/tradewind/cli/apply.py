@@ -100,8 +100,9 @@ def carry_out(station: Http, plan: Plan) -> None:
         put_history(station, documents["history"], found["history"], done)
         _each([*found["flows"].added, *found["flows"].changed], put_flow)
         if gone := list(found["channels"].removed):
-            station.put("/channels", {"remove": gone}, wait_s=DELETE_S)
+            answer = station.put("/channels", {"remove": gone}, wait_s=DELETE_S)
             done += [f"channel {name} (removed)" for name in gone]
+            done += [f"warning: {warning['hint']}" for warning in answer.get("warnings", ())]
         for name in plan.to_start:
             station.post(f"/flows/{segment(name)}/start")
     except TradewindError as error:

@@ -129,8 +129,11 @@ def remove(
         confirm(cli, f"removes channel {', '.join(ids)} with all values")
 
     def ask(name: str) -> dict[str, Any]:
-        cli.station.delete(f"/channels/{segment(name)}", wait_s=REMOVE_S)
-        return {"removed": name}
+        answer = cli.station.delete(f"/channels/{segment(name)}", wait_s=REMOVE_S)
+        warnings = answer.get("warnings", []) if isinstance(answer, dict) else []
+        for warning in warnings:
+            cli.out.note(f"channel {name} was in use: {warning['hint']}")
+        return {"removed": name, "warnings": warnings}
 
     return for_each(cli, ids, ask, lambda answer: f"{answer['removed']} removed")
 

@@ -50,8 +50,8 @@ class Http:
     def put(self, path: str, body: Any, *, wait_s: float = 0) -> Any:
         return self._call("PUT", API + path, body=body, wait_s=wait_s)
 
-    def delete(self, path: str, *, wait_s: float = 0) -> None:
-        self._call("DELETE", API + path, wait_s=wait_s)
+    def delete(self, path: str, *, wait_s: float = 0) -> Any:
+        return self._call("DELETE", API + path, wait_s=wait_s)
 
     def health(self) -> dict[str, Any]:
         """Also when the station says that it is down."""

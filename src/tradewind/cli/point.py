@@ -157,9 +157,22 @@ def point_table(points: list[dict[str, Any]]) -> RenderableType:
     for point in points:
         age = span(point["age_ms"] / 1000) if point["age_ms"] is not None else None
         named = [point.get("name")] if is_named else []
-        row = [point["address"], *named, number_text(point["value"]), point["unit"], status_cell(point["quality"]), age]
+        row = [point["address"], *named, number_text(point["value"]), point["unit"], quality_cell(point), age]
         rows.append([*row, *([last_command(point)] if is_commanded else [])])
     return table(headings, rows, empty="no points", right=("value", "age"))
+
+
+#: What is said instead of, or beside, the quality.
+_STATES = {"no_value": "no value yet", "undeclared": "undeclared", "pushed": "undeclared", "stale": "stale"}
+
+
+def quality_cell(point: dict[str, Any]) -> Text:
+    state = _STATES.get(point.get("state", ""), "")
+    word: str = point["quality"]
+    if state and point["value"] is None:
+        return status_cell(state)
+    found = status_cell(word)
+    return found.append(f" ({state})") if state else found
 
 
 def last_command(point: dict[str, Any]) -> str:
@@ -177,7 +190,7 @@ def _line(point: dict[str, Any]) -> Text:
     at = datetime.fromtimestamp(point["ts"] / 1000).astimezone() if point["ts"] else None
     when = f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}" if at else "-"
     told = f"{number_text(point['value'])} {plain(point['unit'])}".rstrip()
-    return Text.assemble(f"{when}  {plain(point['address'])}  {told}  ", status_cell(point["quality"]))
+    return Text.assemble(f"{when}  {plain(point['address'])}  {told}  ", quality_cell(point))
 
 
 def _query(addresses: list[str] | None, channel: list[str] | None, model: list[str] | None) -> dict[str, Any]:

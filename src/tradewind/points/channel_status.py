@@ -18,6 +18,8 @@ log = structlog.get_logger(__name__)
 WRITE_S = 1.0
 #: Each so many times all is written: a former owner may have written over it with its last breath.
 WHOLE = 10
+#: The end of the source of alarms about lost readings.
+LOST = "readings"
 #: Weight of the newest poll in the average.
 _NEWEST = 0.1
 
@@ -103,7 +105,7 @@ class StatusBook:
         status = self._open.pop(channel, None)
         self._written.pop(channel, None)
         self._asked.pop(channel, None)
-        was_gone = self._told.pop(channel, None)
+        self._told.pop(channel, None)
         self._told_lost.pop(channel, None)
         key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
         try:
@@ -115,8 +117,9 @@ class StatusBook:
                         await self._plane.forget(channel)
                     elif status is not None and is_ours:
                         await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
-                if is_removed or (is_off and was_gone):
-                    await self._report(channel, is_gone=False)
+                if is_off:
+                    why = "the channel was removed" if is_removed else "the channel was disabled"
+                    await end_faults(self._plane, channel, why)
         except Unavailable as error:
             log.warning("channel status not written", channel=channel, error=error.message)
 
@@ -158,7 +161,7 @@ class StatusBook:
         lost = status.dropped, status.refused
         counts = ((lost[0], "readings lost"), (lost[1], "messages refused because they are too large"))
         what = ", ".join(f"{count} {words}" for count, words in counts if count)
-        source = f"comsrv:{status.channel}:readings"
+        source = f"comsrv:{status.channel}:{LOST}"
         await report(self._plane.link, self._plane.keys, "readings_lost", source, f"channel {status.channel}: {what}")
         log.error("readings_lost", channel=status.channel, dropped=lost[0], refused=lost[1])
         self._told_lost[status.channel] = lost
@@ -202,6 +205,12 @@ class StatusBook:
             if channel in self._asked and wish != self._asked[channel]:
                 self._on_reload(channel)
             self._asked[channel] = wish
+
+
+async def end_faults(plane: PointPlane, channel: str, why: str) -> None:
+    """Resolve the alarms of a channel that is not to be polled any more. Raises Unavailable."""
+    for code, source in (("channel_offline", f"comsrv:{channel}"), ("readings_lost", f"comsrv:{channel}:{LOST}")):
+        await report(plane.link, plane.keys, code, source, why, state="clear")
 
 
 async def request_reload(plane: PointPlane, channel: str, wish: str) -> None:

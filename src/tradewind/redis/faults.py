@@ -134,7 +134,8 @@ async def report(
     state: Literal["raise", "clear"] = "raise",
 ) -> None:
     """Tell of a fault of the station, or that it is over: alarmsrv raises or clears the alarm of rule `station` and
-    that source. One alarm is open per source; `code` is for machines. Raises Unavailable."""
+    that source. One alarm is open per source; `code` is for machines. With `clear` the message says why it is over.
+    Raises Unavailable."""
     fields = {"code": code, "source": source, "level": level, "message": message, "state": state, "at": str(now_ms())}
     client: Any = link.client
     with translated(link):

@@ -7,7 +7,7 @@
 --   description, category ('general'), tags (list or JSON text), threshold, actual (texts), data (object or JSON text), latched
 --   (true: only an operator resolves it), escalate_ms, notify (list of targets), inhibited_by (list of rule ids), nonce (a
 --   repeat with the same nonce within 5 minutes changes nothing). Level, category and lengths are checked by the caller.
--- alarm_clear(ctx, rule_id, source, actual, now) → id, or false when none is open. now may be nil.
+-- alarm_clear(ctx, rule_id, source, actual, now, why) → id, or false when none is open. now and why may be nil.
 -- alarm_restore(ctx, h) → 1, or 0 when it, or another one of its rule and source, is there; -1 when h is no whole open record.
 -- alarm_end_rule(ctx, rule_id, word) → how many open alarms of a rule that is 'disabled' or 'deleted' were marked and resolved.
 -- alarm_read(ctx, id) → the hash as a table; nil when there is none, or only a part of one (somebody's hand in redis-cli).
@@ -372,19 +372,20 @@ do
     return { id, is_new }
   end
 
-  alarm_clear = function(ctx, rule_id, source, actual, now)
+  alarm_clear = function(ctx, rule_id, source, actual, now, why)
     if now then ctx.now = tonumber(now) end
     local id = redis.call('HGET', ctx.prefix .. 'alarm:open', rule_id .. '|' .. source)
     local h = id and alarm_read(ctx, id)
     if not h then return false end
     local set = given(actual) and { actual_value = text(actual) } or {}
+    if why == nil or why == '' then why = 'condition cleared' end
     if h.latched then
       if h.cleared_at then return id end
       set.cleared_at = (stamps(ctx.now))
-      alarm_move(ctx, h, h.status, 'cleared', '', 'condition cleared, latched', set)
+      alarm_move(ctx, h, h.status, 'cleared', '', why .. ', latched', set)
     else
       set.resolved_at = (stamps(ctx.now))
-      alarm_move(ctx, h, 'Resolved', 'cleared', '', 'condition cleared', set)
+      alarm_move(ctx, h, 'Resolved', 'cleared', '', why, set)
     end
     return id
   end
