@@ -18,8 +18,11 @@ from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.record import AlarmNotFound
 from tradewind.alarms.sweep import IndexSweep
 from tradewind.clock import Clock
-from tradewind.redis.connection import Link
+from tradewind.errors import Unavailable
+from tradewind.history.status import Faults
+from tradewind.redis.connection import Link, open_link
 from tradewind.redis.faults import report
+from tradewind.settings import RedisSettings
 from tradewind.sql import Sql, open_sql
 
 
@@ -122,6 +125,59 @@ async def test_a_fault_becomes_an_alarm_of_the_station(room: AlarmRoom, link: Li
     wanted = {"rule_id": "station", "category": "station", "source_point": "points:feed:modsrv", "level": "Low"}
     wanted |= {"title": "modsrv has missed 3 entries", "count": "2", "status": "New"}
     assert {name: record[name] for name in wanted} == wanted
+
+
+async def test_reports_that_went_unread_are_a_fault_themselves(room: AlarmRoom, link: Link) -> None:
+    await report(link, room.keys, "x", "comsrv:1", "offline")
+    assert await room.faults.step() == 1
+    for number in range(2, 6):
+        await report(link, room.keys, "x", f"comsrv:{number}", "offline")
+    await room.redis.xtrim(room.keys.faults(), maxlen=2, approximate=False)
+    while await room.faults.step():
+        pass
+    sources = {record["source_point"] for record in (await room.audit()).values()}
+    assert sources == {"comsrv:1", "comsrv:4", "comsrv:5", "station:faults"}
+    await report(link, room.keys, "x", "comsrv:6", "offline")
+    assert await room.faults.step() == 1
+    found = [record for record in (await room.audit()).values() if record["source_point"] == "station:faults"]
+    assert [record["count"] for record in found] == ["1"], "told once"
+
+
+async def test_a_fault_of_a_time_without_alarmsrv_and_over_a_restart_of_redis_is_raised_and_cleared(
+    key_prefix: str,
+) -> None:
+    """A role tells while Redis is away, and goes on telling until it is heard; nobody reads meanwhile."""
+    with servers.redis_server(appendonly=True, extra=("--appendfsync", "always")) as server:
+        link = await open_link(RedisSettings(url=server.url, dial_timeout_s=1))
+        room = AlarmRoom(link, key_prefix)
+        faults = Faults(room.plane)
+        server.kill()
+        await faults.set("history:sink", True, "history_sink_away", "the sink is away")
+        await faults.tell("history:dropped", "history_dropped", "7 samples were dropped")
+        server.start()
+        async with asyncio.timeout(20):
+            while await room.redis.xlen(room.keys.faults()) < 2:
+                await faults.set("history:sink", True, "history_sink_away", "the sink is away")  # as each second
+                await faults.flush()
+                await asyncio.sleep(0.05)
+        server.kill()
+        server.start()
+        await until(lambda: has_stepped(room))
+        statuses = {record["source_point"]: record["status"] for record in (await room.audit()).values()}
+        assert statuses == {"history:sink": "New", "history:dropped": "New"}
+        await faults.set("history:sink", False, "history_sink_away", "the sink takes samples")
+        assert await room.faults.step() == 1
+        statuses = {record["source_point"]: record["status"] for record in (await room.audit()).values()}
+        assert statuses == {"history:sink": "Resolved", "history:dropped": "New"}
+        assert {record["count"] for record in (await room.audit()).values()} == {"1"}
+        await link.close()
+
+
+async def has_stepped(room: AlarmRoom) -> bool:
+    try:
+        return bool(await room.faults.step())
+    except Unavailable:
+        return False
 
 
 async def test_two_readers_of_faults_raise_each_once(room: AlarmRoom, link: Link, key_prefix: str) -> None:

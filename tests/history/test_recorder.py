@@ -415,3 +415,18 @@ async def _status_is(room: HistoryRoom, **expected: str) -> bool:
 async def _is_caught_up(room: HistoryRoom) -> bool:
     last = await room.plane.redis.xrevrange(room.keys.feed(), count=1)
     return not last or await room.cursor() == last[0][0]
+
+
+async def test_what_the_board_had_before_the_first_start_is_recorded_also_when_the_feed_is_held(
+    home: HistoryRoom,
+) -> None:
+    """The leader holds the feed for a recorder that has not run yet: that is no former run."""
+    sink, start = MemorySink(), now_ms() - 100_000
+    await home.write(start, {"1": 1})
+    await home.link.client.delete(home.plane.keys.feed("1001"))
+    await trim_feed(home.plane, [CONSUMER])
+    await home.write(start + 1, {"2": 2})
+    await trim_feed(home.plane, [CONSUMER])
+    async with home.recorder(sink):
+        await until(lambda: sink.rows() == 2)
+    assert sink.values(ONE) == [1]

@@ -161,6 +161,17 @@ async def test_without_consumers_only_the_last_minute_stays(room: BoardRoom) -> 
     assert (await trim_feed(room.plane)).entries == 1
 
 
+async def test_what_was_missed_is_told_also_after_a_crash_between_the_count_and_the_report(room: BoardRoom) -> None:
+    await write(room, 1)
+    await room.plane.redis.hincrby(room.keys.feed_missed(), "rulesrv", 7)
+    for _ in range(2):
+        await trim_feed(room.plane)
+    faults = await room.plane.redis.xrange(room.keys.faults())
+    assert [(fields[b"source"], b"missed 7 entries" in fields[b"message"]) for _, fields in faults] == [
+        (b"points:feed:rulesrv", True)
+    ], "once"
+
+
 async def test_a_consumer_that_is_expected_gets_what_was_written_before_it_first_ran(room: BoardRoom) -> None:
     """Another one has all behind it, and the expected one has not run yet: nothing may go."""
     quick, late = FeedReader(room.plane, "models"), FeedReader(room.plane, "history", start="oldest")

@@ -11,6 +11,7 @@ from tradewind.alarms.context import script_context
 from tradewind.alarms.record import MAX_TEXT, MAX_TITLE, STATION, Level, NewAlarm, check, level_of, new_alarm_id, wire
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import report
 from tradewind.redis.scripts import Arg, Scripts
 
 log = structlog.get_logger(__name__)
@@ -37,11 +38,31 @@ class FaultReader:
         entries = _entries(found)
         if not entries:
             return 0
+        if cursor and await self._is_cut(cursor):
+            text = (
+                "faults of the station were reported while nobody read them, and the oldest are lost: look at the parts"
+            )
+            log.error("faults_lost", after=cursor)
+            await report(self.plane.link, keys, "faults_lost", "station:faults", text)
         args: list[Arg] = [self._context, self.plane.clock.now_arg(), READER, cursor, entries[-1][0].decode()]
         for entry_id, fields in entries:
             args += _wish(entry_id.decode(), fields)
         await self._scripts.run("alarm_faults", [keys.cursors()], args)
         return len(entries)
+
+    async def _is_cut(self, cursor: str) -> bool:
+        """Reports behind the cursor may have gone unread: the one that it stands at has, and all before the first that
+        is there. Reports are never removed by their reader."""
+        keys = self.plane.keys
+        with translated(self.plane.link):
+            own = await self.plane.redis.xrange(keys.faults(), cursor, cursor)
+            first = await self.plane.redis.xrange(keys.faults(), count=1)
+        return not own and bool(first) and _number(first[0][0]) > _number(cursor.encode())
+
+
+def _number(entry_id: bytes) -> tuple[int, int]:
+    ms, _, number = entry_id.partition(b"-")
+    return int(ms), int(number or 0)
 
 
 def _entries(found: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:

@@ -33,7 +33,7 @@ from tradewind.history.status import Faults, Figures
 from tradewind.history.store import CONSUMER, HistoryStore
 from tradewind.history.untold import Untold
 from tradewind.ids import short_random
-from tradewind.points.feed import FeedBatch, FeedReader
+from tradewind.points.feed import BEFORE_ALL, FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.tasks.leader import Leadership, either
@@ -114,7 +114,8 @@ class HistoryRecorder:
             self._lag = FeedLag(self.plane, CONSUMER)
             await self._policy.look(is_first=True)
             with translated(self.plane.link):
-                has_cursor = await self.plane.redis.hexists(self.plane.keys.feed_cursors(), CONSUMER)
+                at = await self.plane.redis.hget(self.plane.keys.feed_cursors(), CONSUMER)
+            has_cursor = at is not None and at.decode() != BEFORE_ALL  # the leader may hold the feed for one who comes
             await reader.open()
             self._untold.owe(is_whole=not has_cursor)
             if self._has_read and not has_cursor:
@@ -267,6 +268,7 @@ class HistoryRecorder:
     async def _tell_once(self, delivery: Delivery) -> None:
         figures, tally = self.figures, self._batcher.tally
         await delivery.watch()
+        await self._faults.flush()
         figures.not_finite += tally.not_finite
         figures.unreadable += tally.unreadable
         figures.thinned += self._batcher.thinner.left_out

@@ -95,12 +95,13 @@ SUMS = (
 
 
 class Faults:
-    """Faults of the recorder on their way to alarmsrv. Best effort: while Redis is away they wait, or are lost."""
+    """Faults of the recorder on their way to alarmsrv. While Redis is away the newest of each source waits."""
 
     def __init__(self, plane: PointPlane) -> None:
         self._plane = plane
         self._is_bad: dict[str, tuple[bool, object]] = {}
         self._told: dict[str, float] = {}
+        self._waiting: dict[str, tuple[str, str]] = {}
 
     async def set(self, source: str, is_bad: bool, code: str, message: str, what: object = None) -> None:
         """A state: told when it changes, and once after the start, since a former process may have left it open.
@@ -110,9 +111,17 @@ class Faults:
 
     async def tell(self, source: str, code: str, message: str) -> None:
         """Something that happened and cannot be undone; the alarm stays until somebody resolves it."""
+        self._waiting[source] = code, message
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Tell what could not be told, or was told too short a time ago. About once a second."""
         now = time.monotonic()
-        if now - self._told.get(source, -TELL_S) >= TELL_S and await self._report(source, code, message, True):
-            self._told[source] = now
+        for source, (code, message) in list(self._waiting.items()):
+            is_due = now - self._told.get(source, -TELL_S) >= TELL_S
+            if is_due and await self._report(source, code, message, True):
+                self._told[source] = now
+                del self._waiting[source]
 
     async def _report(self, source: str, code: str, message: str, is_bad: bool) -> bool:
         plane = self._plane

@@ -18,10 +18,10 @@ from tradewind.errors import Invalid, Unavailable
 from tradewind.ids import is_id
 from tradewind.points.feed_count import before, count_stream, readable_cursors
 from tradewind.points.feed_count import id_of as id_of
+from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import report
 
 log = structlog.get_logger(__name__)
 
@@ -162,9 +162,8 @@ class FeedReader:
         keys = self.plane.keys
         with translated(self.plane.link):
             missed: int = await self.plane.redis.hincrby(keys.feed_missed(), self.name, count)
-        text = f"at least {count} entries of the change feed were removed from outside before {self.name} had them"
-        log.error("entries of the feed are missing", consumer=self.name, at_least=count)
-        await report(self.plane.link, keys, "feed_missed", f"points:feed:{self.name}", text)
+        log.error("feed_entries_removed_from_outside", consumer=self.name, at_least=count)
+        await tell_missed(self.plane)
         return missed
 
     async def read(self, wait_ms: int = WAIT_MS) -> FeedBatch | None:

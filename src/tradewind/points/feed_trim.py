@@ -9,10 +9,10 @@ import msgspec
 
 from tradewind.points.feed import BEFORE_ALL, FLOOR, field_of
 from tradewind.points.feed_count import id_of, readable_cursors
+from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import report
 
 #: What stays when nobody has a cursor.
 ALONE_MS = 60_000
@@ -76,9 +76,7 @@ async def trim_feed(plane: PointPlane, expected: Collection[str] = ()) -> Trimme
         total, bound = sum(sizes.values()), plane.settings.feed_max_bytes
         for channel, size in sizes.items() if total > bound else ():
             gone += await _cut(plane, cursors, channel, size * bound // total, missed)
-    for name, count in missed.items():
-        text = f"{name} has missed {count} entries of the change feed: it reads too slowly, or not at all"
-        await report(plane.link, plane.keys, "feed_missed", f"points:feed:{name}", text)
+    await tell_missed(plane)
     return Trimmed(gone, missed)
 
 
