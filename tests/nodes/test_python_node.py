@@ -22,7 +22,7 @@ from tradewind.flows.node_errors import (
     NodeTimeoutException,
     NodeValidationException,
 )
-from tradewind.nodes import python_node
+from tradewind.nodes import python_node, python_sandbox
 from tradewind.nodes.python_process import _CHILD, MAX_PRINTED_BYTES
 
 
@@ -42,6 +42,14 @@ async def failure(code: str, **config: Any) -> NodeException:
     with pytest.raises(NodeException) as caught:
         await run(code, **config)
     return caught.value
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Permissions keep nobody out of it."""
+    with tempfile.TemporaryDirectory(prefix="tradewind-open-") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
 
 
 def folders() -> list[str]:
@@ -202,7 +210,14 @@ import os, sys
 def run(inputs):
     open("mine", "w").close()
     return {"env": sorted(os.environ), "cwd": os.getcwd(), "files": os.listdir("."), "path": sys.path,
-            "fds": len(os.listdir("/proc/self/fd"))}
+            "fds": sum(1 for fd in range(64) if is_open(fd))}
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+        return True
+    except OSError:
+        return False
 """
     found = (await run(code))["result"]
     assert set(found["env"]) <= {"HOME", "TMPDIR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LC_CTYPE"}
@@ -226,13 +241,106 @@ async def test_code_of_a_root_station_is_not_root() -> None:
     assert "PermissionError" in str(await failure("import os\ndef run(inputs): os.setuid(0)"))
 
 
-async def test_the_network_is_not_blocked() -> None:
-    """Not a promise, but what the documentation says; whoever changes it changes both."""
-    listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    port = listener.sockets[0].getsockname()[1]
-    code = f"import socket\ndef run(inputs): return socket.create_connection(('127.0.0.1', {port}), 5).recv(1).decode()"
-    async with listener:
-        assert await run(code) == {"result": ""}
+WALLED = pytest.mark.skipif(
+    not (python_sandbox.landlock_version() and python_sandbox.has_seccomp()), reason="this kernel has no walls"
+)
+
+
+@WALLED
+@pytest.mark.parametrize(
+    "body",
+    [
+        "socket.create_connection(('127.0.0.1', {port}), 5)",
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))",
+        "socket.socket(socket.AF_UNIX).connect({unix!r})",
+        "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+        "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', {unix!r})",
+        "ctypes.CDLL(None, use_errno=True).syscall(425, 8, ctypes.create_string_buffer(120)) >= 0 or socket.socket()",
+    ],
+)
+async def test_code_reaches_no_network_and_no_socket(body: str, open_folder: Path) -> None:
+    met: list[str] = []
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        met.append("somebody")
+        writer.close()
+
+    unix = str(open_folder / "s")
+    tcp, local = await asyncio.start_server(greet, "127.0.0.1", 0), await asyncio.start_unix_server(greet, unix)
+    os.chmod(unix, 0o777)
+    async with tcp, local:
+        line = body.format(port=tcp.sockets[0].getsockname()[1], unix=unix)
+        error = await failure(f"import ctypes, socket\ndef run(inputs):\n    {line}\n    return 1")
+    assert "PermissionError" in str(error)
+    assert not met
+
+
+@WALLED
+@pytest.mark.parametrize(
+    "body",
+    [
+        "open({secret!r}).read()",
+        "os.listdir({folder!r})",
+        "open({folder!r} + '/new', 'w')",
+        "os.unlink({secret!r})",
+        "os.rename({secret!r}, 'mine')",
+        "os.link({secret!r}, 'mine')",
+        "os.symlink({secret!r}, 'mine'); open('mine')",
+        "open('/proc/1/cmdline').read()",
+        "open('/proc/{pid}/environ').read()",
+        "open('/etc/passwd').read()",
+        "os.execv('/bin/sh', ['sh', '-c', 'true'])",
+        "[open(f'/proc/self/fd/{{n}}/' + '../' * 12 + {secret!r}[1:]) for n in range(20) if is_folder(n)] or refuse()",
+        "os.kill({pid}, 0)",
+        "os.kill(1, 0)",
+        "ctypes.CDLL(None, use_errno=True).ptrace(16, {pid}, 0, 0) == 0 or refuse()",
+    ],
+)
+async def test_code_reaches_no_file_and_no_process_of_others(body: str, open_folder: Path) -> None:
+    """Whoever the station is: the files may be read and written by anybody."""
+    secret = open_folder / "secret"
+    secret.write_text("of the station")
+    secret.chmod(0o666)
+    line = body.format(secret=str(secret), folder=str(open_folder), pid=os.getpid())
+    code = f"""
+import ctypes, os, stat
+def refuse(): raise PermissionError("refused")
+def is_folder(fd):
+    try: return stat.S_ISDIR(os.fstat(fd).st_mode)
+    except OSError: return False
+def run(inputs):
+    {line}
+    return 1
+"""
+    error = await failure(code)
+    assert "PermissionError" in str(error) or "Invalid cross-device link" in str(error)
+    assert secret.read_text() == "of the station"
+    assert os.listdir(open_folder) == ["secret"]
+
+
+@WALLED
+async def test_code_behind_its_walls_still_works() -> None:
+    code = """
+import asyncio, os, signal, sqlite3, ssl, tempfile, zoneinfo, random, decimal, lzma
+async def soon(): return await asyncio.sleep(0, "done")
+def run(inputs):
+    with tempfile.NamedTemporaryFile("w+") as file:
+        file.write("x"); file.flush()
+        os.makedirs("a/b"); os.rename("a/b", "c")
+        assert open(file.name).read() == "x"
+    db = sqlite3.connect("mine.db"); db.execute("create table t (x)"); db.commit()
+    open("/dev/null", "w").write("x")
+    os.kill(os.getpid(), 0)
+    return [asyncio.run(soon()), len(os.urandom(4)), str(zoneinfo.ZoneInfo("Europe/Berlin"))]
+"""
+    assert (await run(code))["result"] == ["done", 4, "Europe/Berlin"]
+
+
+async def test_root_without_walls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_sandbox, "landlock_version", lambda: 0)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    (found,) = problems("python", {"code": "def run(inputs): return 1"})
+    assert found.code == "code_nodes_root"
 
 
 async def test_a_cancelled_node_leaves_no_process() -> None:

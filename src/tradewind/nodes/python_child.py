@@ -8,6 +8,7 @@ It knows the standard library only, so that it starts quickly and works wherever
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
 import os
 import resource
@@ -23,8 +24,17 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 
 
 def confine(limits: dict[str, int]) -> None:
-    """Give up what can be given up. Order matters: another user first, because that forgets the death signal."""
-    if os.getuid() == 0:  # for root, limits are no limits
+    """Give up what can be given up. Order matters: another user first, because that forgets the death signal.
+
+    Raises OSError when it cannot be done. Code of a root station is not run without the walls: the handles by which it
+    finds its libraries lead everywhere.
+    """
+    sandbox = load_sandbox()
+    is_root = os.getuid() == 0
+    ruleset = sandbox.prepare_files(os.getcwd())
+    if is_root and (ruleset < 0 or not sandbox.has_seccomp()):
+        raise OSError("this kernel has no Landlock or seccomp, and the station runs as root")
+    if is_root:  # for root, limits are no limits
         keep_libraries()
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
@@ -46,6 +56,20 @@ def confine(limits: dict[str, int]) -> None:
         prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else its own /proc/self/fd is closed to it
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a worker that is killed leaves nothing behind
+        if ruleset >= 0:
+            sandbox.shut_files(ruleset)
+        if sandbox.has_seccomp():
+            sandbox.shut_calls()
+
+
+def load_sandbox() -> Any:
+    """The module beside this file: its folder is not on the path."""
+    place = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_sandbox.py")
+    spec = importlib.util.spec_from_file_location("python_sandbox", place)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def keep_libraries() -> None:

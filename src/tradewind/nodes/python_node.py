@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import structlog
 from msgspec import Meta
 
 from tradewind.errors import Problem
@@ -17,18 +19,26 @@ from tradewind.flows.node_errors import (
     NodeValidationException,
 )
 from tradewind.ids import ID
+from tradewind.nodes import python_sandbox as sandbox
 from tradewind.nodes.python_process import CodeError, run_code
 
 MAX_CHARACTERS = 50_000
 MAX_HANDLES = 64
 OFF = "code nodes are off; set flows.code_nodes = true if you trust everyone who may register flows"
+AS_ROOT = "as root, code nodes need a Linux kernel with Landlock and seccomp; run the station as an ordinary user"
 _allowed = False
+log = structlog.get_logger(__name__)
 
 
 def allow(is_allowed: bool) -> None:
     """Let code nodes run in this process, or not: the setting `flows.code_nodes`, told by the station."""
     global _allowed
     _allowed = is_allowed
+    if is_allowed and not (sandbox.landlock_version() and sandbox.has_seccomp()):
+        log.warning(
+            "code_nodes_unwalled", landlock=sandbox.landlock_version(), seccomp=sandbox.has_seccomp(),
+            hint="code of flows may read the station's files or use the network; Linux with Landlock keeps it away",
+        )  # fmt: skip
 
 
 def is_allowed() -> bool:
@@ -97,6 +107,8 @@ class PythonNode(Node):
     def check_config(cls, config: dict[str, Any], inputs: Sequence[str]) -> list[Problem]:
         if not _allowed:
             return [Problem("code_nodes_off", "code", OFF)]
+        if os.getuid() == 0 and not (sandbox.landlock_version() and sandbox.has_seccomp()):
+            return [Problem("code_nodes_root", "code", AS_ROOT)]
         code = config.get("code")
         return _code_problems(code) if isinstance(code, str) and len(code) <= MAX_CHARACTERS else []
 

@@ -1,7 +1,7 @@
 """Starts the limited process of a code node, feeds it, and reads what it says, within bounds.
 
-The limits are against accidents and greed. They are no wall against an attacker: the code may open files that its user
-may read, and the network is not blocked.
+The limits are against accidents and greed; `python_sandbox.py` says what keeps the code from files, sockets and other
+processes, and where.
 """
 
 from __future__ import annotations
