@@ -4,6 +4,7 @@ waiting."""
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,12 +16,15 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.history.query_sinks import DAY, DAY0, MINUTE, NOW, A, B, query_of
 from tests.history.test_outside_query import HOUR, batch, questions, steps, test_files_answer_like_plain_arithmetic
-from tradewind.history import sqlite, sqlite_parts, sqlite_reader
+from tradewind.history import sqlite, sqlite_parts, sqlite_reader, sqlite_upkeep
 from tradewind.history.aggregate import Line, cells_of
 from tradewind.history.export import Export
+from tradewind.history.keeping import Keeping
 from tradewind.history.question import Limits, Words, read_question
 from tradewind.history.sample import Row
 from tradewind.history.sqlite import SqliteSink
+from tradewind.history.sqlite_columns import is_packed
+from tradewind.history.sqlite_files import meta_of
 from tradewind.history.sqlite_pieces import first_cells, joined_parts
 from tradewind.history.sqlite_reader import Reader
 
@@ -178,3 +182,62 @@ async def test_years_without_samples_cost_a_question_nothing(tmp_path: Path, mon
             found = (await sink.buckets([A], 0, 2 * DAY0, width, ["count"], 10**6))[A]
             assert sum(count for _, count in found) == 3 * 1440
             assert 0 < len(looks) <= 15, "a year of rollups is a dozen looks, half a century many"
+
+
+async def test_a_dense_day_is_packed_in_pieces(
+    dense: SqliteSink, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a series has of a day, little of it is held at once, and a write waits for one piece at most."""
+    monkeypatch.setattr(sqlite_parts, "PACK_ROWS", 4 * sqlite_parts.MAX_PART)
+    monkeypatch.setattr(sqlite_upkeep, "STEP_S", 0.0)
+    monkeypatch.setattr(sqlite_upkeep, "BUDGET_S", 60.0)
+    before = await dense.read([A, B], DAY0, DAY0 + DAY, COUNT)
+    packs: list[int] = []
+    pack = sqlite_upkeep.pack_some
+
+    def counted(*args: Any) -> int | None:
+        decoded.clear()
+        upto = pack(*args)
+        packs.append(sum(decoded))
+        return upto
+
+    monkeypatch.setattr(sqlite_upkeep, "pack_some", counted)
+    steps = dense._upkeep.retain(DAY0 + 3 * DAY, Keeping((0, 0, 0)))
+    async with SqliteSink(dense.folder, now=lambda: NOW) as other:  # a reader of another process, at every step
+        while await asyncio.to_thread(next, steps, "end") is None:
+            assert await other.read([A, B], DAY0, DAY0 + DAY, COUNT) == before
+    pieces = COUNT / (4 * sqlite_parts.MAX_PART)
+    assert pieces - 1 <= len([size for size in packs if size > 1000]) <= pieces + 3
+    assert max(packs) <= 5 * sqlite_parts.MAX_PART
+    assert await dense.read([A, B], DAY0, DAY0 + DAY, COUNT) == before
+    db = sqlite3.connect(next(dense.folder.glob("raw-*.db")))
+    found = db.execute("SELECT n, data FROM part WHERE n > 10 ORDER BY key").fetchall()
+    db.close()
+    assert all(is_packed(data) for _, data in found)
+    assert [n for n, _ in found[:-1]] == [sqlite_parts.MAX_PART] * (len(found) - 1)  # none is left half full
+
+
+async def test_a_pack_that_is_broken_off_goes_on(dense: SqliteSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_parts, "PACK_ROWS", 4 * sqlite_parts.MAX_PART)
+    monkeypatch.setattr(sqlite_upkeep, "STEP_S", 0.0)
+    monkeypatch.setattr(sqlite_upkeep, "BUDGET_S", 60.0)
+    before = await dense.read([A, B], DAY0, DAY0 + DAY, COUNT)
+    steps = dense._upkeep.retain(DAY0 + 3 * DAY, Keeping((0, 0, 0)))
+    partition = dense._writer.files.partitions("raw")[0]
+    while not _packed_upto(dense, partition.name):
+        next(steps)
+    upto = _packed_upto(dense, partition.name)
+    await dense.close()
+    async with SqliteSink(dense.folder, now=lambda: NOW) as again:
+        assert _packed_upto(again, partition.name) == upto > 0
+        await again.retain(DAY0 + 3 * DAY)
+        assert _packed_upto(again, partition.name) == 0
+        assert await again.read([A, B], DAY0, DAY0 + DAY, COUNT) == before
+
+
+def _packed_upto(sink: SqliteSink, name: str) -> int:
+    db = sqlite3.connect(sink.folder / name)
+    try:
+        return meta_of(db, "packed_part")
+    finally:
+        db.close()

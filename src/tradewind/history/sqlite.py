@@ -45,8 +45,9 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 READERS = 2
-#: Samples that a question may go through before it counts as long: a quarter of a second. Long ones begin again in a
-#: thread of their own, one after the other, so that the others do not wait for them.
+#: Samples that a question may go through before it counts as long: a quarter of a second. Long ones begin again in
+#: threads of their own, so many at a time, so that the others do not wait for them.
+LONG_READERS = 2
 SHORT = 500_000
 #: After upkeep failed, as on a full disk, it waits so long.
 PAUSE_S = 5.0
@@ -88,8 +89,8 @@ class SqliteSink(Sink):
         if self._writing is None:
             self._writing = ThreadPoolExecutor(1, thread_name_prefix="history-writer")
             self._reading = ThreadPoolExecutor(READERS, thread_name_prefix="history-reader")
-            self._reading_long = ThreadPoolExecutor(1, thread_name_prefix="history-reader-long")
-            for _ in range(READERS + 1):
+            self._reading_long = ThreadPoolExecutor(LONG_READERS, thread_name_prefix="history-reader-long")
+            for _ in range(READERS + LONG_READERS):
                 self._readers.put(Reader(self.folder, self._cache, self._on_damage))
 
     async def close(self) -> None:

@@ -17,6 +17,8 @@ from tradewind.history.sqlite_files import DAY_MS, HOUR_MS
 
 #: Samples in a part at most: 48 kB, decoded as fast as SQLite can hand it over.
 MAX_PART = 4096
+#: Samples that are packed at a time: what that takes is some ten megabytes, and a few hundredths of a second.
+PACK_ROWS = 32 * MAX_PART
 #: An hour is open until its rollups are made; while they are made and later, late samples mark it as dirty.
 OPEN, ROLLING, ROLLED = 0, 1, 2
 
@@ -105,17 +107,31 @@ def forget_series(db: sqlite3.Connection, series: int) -> int:
     return int(row[0]) if row else 0
 
 
-def pack_series(db: sqlite3.Connection, start_ms: int, series: int, notice: Notice) -> None:
-    """Few full parts in place of many small ones, compressed."""
-    rows = list(_overlapping(db, start_ms, series, start_ms, start_ms + DAY_MS))
-    if not rows or (
-        all(is_packed(data) for _, _, data in rows) and len(rows) <= 2 * sum(n for _, n, _ in rows) / MAX_PART
+def pack_some(db: sqlite3.Connection, start_ms: int, series: int, begin: int, notice: Notice) -> int | None:
+    """Few full parts in place of many small ones, compressed: of the parts that begin `begin` ms after the start of the
+    day or later, about PACK_ROWS samples. Where to go on, in ms; None: the series is done."""
+    low = series << 27
+    rows, count = [], 0
+    for row in db.execute(
+        "SELECT key, n, data FROM part WHERE key BETWEEN ? AND ? ORDER BY key", (low | begin, low + (1 << 27) - 1)
     ):
-        return
+        rows.append(row)
+        count += row[1]
+        if count >= PACK_ROWS:
+            break
+    is_end = count < PACK_ROWS
+    last = rows[-1][0] & ((1 << 27) - 1) if rows else begin
+    if not rows or (all(is_packed(data) for _, _, data in rows) and len(rows) <= 2 * count / MAX_PART):
+        return None if is_end else last + 1
     lines = [line for key, n, data in rows if (line := _decoded(key, n, data, start_ms, notice)) is not None]
-    db.execute("DELETE FROM part WHERE key BETWEEN ? AND ?", (series << 27, (series + 1 << 27) - 1))
-    if lines:
-        db.executemany(_INSERT, _parts_of(join_lines(lines), series, start_ms, pack_part))
+    db.executemany("DELETE FROM part WHERE key = ?", ((key,) for key, _, _ in rows))
+    parts = _parts_of(join_lines(lines), series, start_ms, pack_part) if lines else []
+    db.executemany(_INSERT, parts)
+    if is_end:
+        return None
+    # What did not fill its part goes with the next ones.
+    is_short = bool(parts) and parts[-1][2] < MAX_PART
+    return (parts[-1][0] & ((1 << 27) - 1)) if is_short else last + 1
 
 
 def _overlapping(

@@ -17,7 +17,7 @@ from tradewind.history.rollup import GRACE_MS, rollups_of
 from tradewind.history.sink import Retained
 from tradewind.history.sqlite_files import DAY_MS, HOUR_MS, Partition, meta_of, partition_at, set_meta
 from tradewind.history.sqlite_move import Mover
-from tradewind.history.sqlite_parts import ROLLED, ROLLING, pack_series, read_parts
+from tradewind.history.sqlite_parts import ROLLED, ROLLING, pack_some, read_parts
 from tradewind.history.sqlite_rescue import samples_damaged
 from tradewind.history.sqlite_trim import VACUUM_PAGES, Trimmer
 from tradewind.history.sqlite_writer import Writer
@@ -190,16 +190,34 @@ class Upkeep:
                     "SELECT series FROM extent WHERE series > ? ORDER BY series LIMIT ?", (done, SLICE)
                 ).fetchall()
                 begun = time.monotonic()
+                at: int | None = meta_of(db, "packed_part")  # how far the series after `done` is packed
                 for (series,) in rows:
-                    pack_series(db, partition.start_ms, series, lambda what: samples_damaged(partition, what))
-                    set_meta(db, "packed_series", series)
-                    if time.monotonic() - begun > STEP_S:
+                    at = self._pack_pieces(partition, db, series, at or 0, begun + STEP_S)
+                    if at is not None:
                         break
+                    set_meta(db, "packed_series", series)
+                    if time.monotonic() > begun + STEP_S:
+                        break
+                set_meta(db, "packed_part", at or 0)
             if not rows and self._writer.give_back(partition, VACUUM_PAGES) == 0:
                 with self._writer.changing(partition) as file:
                     set_meta(file.db, "packed_series", -1)
                 self._writer.put_away(partition.name)
             return True
+
+    @staticmethod
+    def _pack_pieces(partition: Partition, db: sqlite3.Connection, series: int, at: int, until: float) -> int | None:
+        """One piece of the series at least, more while there is time; where to go on, None when it is done."""
+
+        def notice(what: str) -> None:
+            samples_damaged(partition, what)
+
+        found: int | None = at
+        while found is not None:
+            found = pack_some(db, partition.start_ms, series, found, notice)
+            if time.monotonic() > until:
+                break
+        return found
 
 
 def _series_in(db: sqlite3.Connection, hour: int, after: int) -> Sequence[int]:
