@@ -7,7 +7,7 @@ with `commit`; a new process goes on from there. Entries that all consumers have
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ import structlog
 
 from tradewind.errors import Invalid, Unavailable
 from tradewind.ids import is_id
-from tradewind.points.feed_count import before, count_stream, readable_cursors
+from tradewind.points.feed_count import StreamCount, before, count_missed, count_stream, readable_cursors
 from tradewind.points.feed_count import id_of as id_of
 from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
@@ -91,6 +91,28 @@ class FeedBatch(msgspec.Struct, frozen=True):
     more_after: FeedEntry | None = None
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """How many entries a consumer has ever missed: of all feeds, and of those of channels (in a cluster)."""
+
+    total: int
+    of_channels: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, name: str, fields: Mapping[str, str | bytes], end: str = "") -> Missed:
+        """From fields `name` and `name@channel`, each with that end."""
+        head = f"{name}@"
+        found = {
+            field[len(head) : len(field) - len(end)]: whole(count)
+            for field, count in fields.items()
+            if field.startswith(head) and field.endswith(end)
+        }
+        return cls(whole(fields.get(f"{name}{end}")), {key: count for key, count in found.items() if key.isdigit()})
+
+    def at(self, channel: str) -> int:
+        """Of one feed; ``: the home feed."""
+        return self.of_channels.get(channel, 0) if channel else self.total - sum(self.of_channels.values())
+
+
 class FeedReader:
     """One consumer; `name` is that of its role (`models`, `history`), shared by the processes that take over from each
     other. `start` says where a consumer without a cursor begins: with what comes from `now` on, or the `oldest` kept.
@@ -110,9 +132,9 @@ class FeedReader:
         self._start = start
         self._at: dict[str, str] = {}
         self._known_missed = 0
-        # How many of all entries ever written are behind `_at`, and which number of missed ones is in that.
-        self._passed: int | None = None
-        self._passed_missed = 0
+        # Of each feed: how many of all entries ever written are behind `_at`, and which number of missed ones is in it.
+        self._passed: dict[str, int] = {}
+        self._passed_missed: dict[str, int] = {}
         self._is_open = False
         self._client: redis.asyncio.Redis | None = None
 
@@ -122,9 +144,10 @@ class FeedReader:
         cursors, missed, channels = await self._stored()
         is_new = self.name not in cursors
         if is_new:
-            await self._register(missed, channels)
+            await self._register(missed.total, channels)
         # Before the cursors: what happens in between makes a gap look smaller, never larger.
-        count = await count_stream(self.plane)
+        counted = await asyncio.gather(*(count_stream(self.plane, channel) for channel in channels))
+        counts = dict(zip(channels, counted, strict=True))
         cursors, missed, channels = await self._stored()
         self._at = {channel: cursors.get(field_of(self.name, channel), BEFORE_ALL) for channel in channels}
         for channel, at in self._at.items():
@@ -132,17 +155,31 @@ class FeedReader:
             floor = before(id_of(cursors.get(field_of(FLOOR, channel), BEFORE_ALL)))
             if (is_new or at == BEFORE_ALL) and floor > id_of(at):
                 self._at[channel] = f"{floor[0]}-{floor[1]}"
-        self._known_missed = whole(cursors.get(f"{self.name}#missed"))
-        self._passed = None
-        if count is not None:
-            home, read = id_of(self._at[""]), cursors.get(f"{self.name}#read")
-            exact = count.read_upto(home)
-            unknown = count.lost(home, whole(read)) - (missed - self._known_missed) if read else 0
-            if unknown > 0:
-                missed = await self._count_missed(unknown)
-            self._passed = min(max(whole(read) or count.added, count.gone), count.added) if exact is None else exact
-        self._passed_missed = missed
+        known = Missed.of(self.name, cursors, "#missed")
+        self._known_missed = known.total
+        self._passed, self._passed_missed = {}, {}
+        for channel in channels:
+            read = cursors.get(f"{field_of(self.name, channel)}#read")
+            if read is None and channel and not is_new and self._at[channel] == BEFORE_ALL:
+                read = "0"  # it came into being after this consumer: whatever is gone of it was not read
+            count = counts[channel] if channel in counts else await count_stream(self.plane, channel)
+            told = missed.at(channel) - known.at(channel)
+            await self._begin(channel, count, read, missed.at(channel), told)
         self._is_open = True
+
+    async def _begin(self, channel: str, count: StreamCount, read: str | None, missed: int, told: int) -> None:
+        """Go on in a feed. `read`: how many of its entries are behind the cursor, as stored; `missed`: how many of them
+        were counted as missed since ever, and `told`: since the cursor was stored."""
+        at = id_of(self._at[channel])
+        exact = count.read_upto(at)
+        unknown = count.lost(at, whole(read)) - told if read else 0
+        if unknown > 0:
+            await self._count_missed(unknown, channel)
+            missed += unknown
+        self._passed[channel] = (
+            min(max(whole(read) or count.added, count.gone), count.added) if exact is None else exact
+        )
+        self._passed_missed[channel] = missed
 
     async def _register(self, missed: int, channels: list[str]) -> None:
         tails = await asyncio.gather(*(self._tail(channel) for channel in channels))
@@ -157,14 +194,11 @@ class FeedReader:
                 pipe.hsetnx(self.plane.keys.feed_cursors(), fields[at], fields[at + 1])
             await pipe.execute()
 
-    async def _count_missed(self, count: int) -> int:
-        """Counted where trimming counts, so that the next batch tells it. How many that makes."""
-        keys = self.plane.keys
-        with translated(self.plane.link):
-            missed: int = await self.plane.redis.hincrby(keys.feed_missed(), self.name, count)
+    async def _count_missed(self, count: int, channel: str) -> None:
+        """Counted where trimming counts, so that the next batch tells it."""
+        await count_missed(self.plane, self.name, channel, count)
         log.error("feed_entries_removed_from_outside", consumer=self.name, at_least=count)
         await tell_missed(self.plane)
-        return missed
 
     async def read(self, wait_ms: int = WAIT_MS) -> FeedBatch | None:
         """The next entries; None when none came in that time. What this object has read it does not read again, also
@@ -181,7 +215,7 @@ class FeedReader:
         pipe.hget(keys.feed_missed(), self.name)
         with translated(self.plane.link):
             found, missed = await pipe.execute()
-        return self._batch({"": found}, missed)
+        return self._batch({"": found}, Missed(whole(missed)))
 
     async def has_unread(self) -> bool:
         """Raises Unavailable."""
@@ -239,7 +273,11 @@ class FeedReader:
         while True:
             _, missed, channels = await self._stored()
             for channel in channels:
-                self._at.setdefault(channel, BEFORE_ALL)
+                if channel not in self._at:
+                    count = await count_stream(self.plane, channel)
+                    self._at[channel] = BEFORE_ALL
+                    await self._begin(channel, count, "0", missed.at(channel), missed.at(channel))
+                    missed = (await self._stored())[1]
             asked = [
                 self.plane.at(channel).ask([("XREAD", *self._options(), *self._stream(channel))])
                 for channel in channels
@@ -250,7 +288,7 @@ class FeedReader:
                 return batch
             await asyncio.sleep(CLUSTER_PAUSE_S)
 
-    def _batch(self, found: dict[str, Any], missed_reply: Any) -> FeedBatch | None:
+    def _batch(self, found: dict[str, Any], missed: Missed) -> FeedBatch | None:
         entries: list[FeedEntry] = []
         cursor: list[str] = []
         rows_read = 0
@@ -265,19 +303,26 @@ class FeedReader:
                 rows_read += len(rows)
                 self._at[channel] = last = rows[-1][0].decode()
                 cursor += (field_of(self.name, channel), last)
-        missed = whole(missed_reply)
-        if not cursor and missed == self._known_missed:
+            cursor += self._pass(channel, len(rows), missed.at(channel))
+        if not cursor and missed.total == self._known_missed:
             return None
         if len(found) > 1:
             entries.sort(key=lambda entry: id_of(entry.id))
-        lost, self._known_missed = missed - self._known_missed, missed
-        cursor += (f"{self.name}#missed", str(missed))
-        if self._passed is not None:
-            self._passed += rows_read + missed - self._passed_missed
-            self._passed_missed = missed
-            cursor += (f"{self.name}#read", str(self._passed))
+        lost, self._known_missed = missed.total - self._known_missed, missed.total
+        cursor += (f"{self.name}#missed", str(missed.total))
         more_after = min(ends, key=lambda entry: id_of(entry.id), default=None)
         return FeedBatch(tuple(entries), lost, tuple(cursor), rows_read - len(entries), more_after)
+
+    def _pass(self, channel: str, rows: int, missed: int) -> list[str]:
+        """What is to be stored of how far a feed is read: nothing when that has not changed."""
+        more = missed - self._passed_missed[channel]
+        if not rows and not more:
+            return []
+        self._passed[channel] += rows + more
+        self._passed_missed[channel] = missed
+        field = field_of(self.name, channel)
+        told = [f"{field}#read", str(self._passed[channel])]
+        return [*told, f"{field}#missed", str(missed)] if channel else told
 
     def _options(self) -> tuple[Any, ...]:
         return ("COUNT", self.count)
@@ -285,14 +330,15 @@ class FeedReader:
     def _stream(self, channel: str) -> tuple[str, ...]:
         return ("STREAMS", self.plane.keys.feed(channel), self._at[channel])
 
-    async def _stored(self) -> tuple[dict[str, str], int, list[str]]:
+    async def _stored(self) -> tuple[dict[str, str], Missed, list[str]]:
         """All cursors, how many entries this consumer has ever missed, the channels with feeds (``: the home feed)."""
         keys = self.plane.keys
-        cursors, missed, channels = await self.plane.home.ask(
-            [("HGETALL", keys.feed_cursors()), ("HGET", keys.feed_missed(), self.name), ("SMEMBERS", keys.feeds())]
+        cursors, found, channels = await self.plane.home.ask(
+            [("HGETALL", keys.feed_cursors()), ("HGETALL", keys.feed_missed()), ("SMEMBERS", keys.feeds())]
         )
+        missed = Missed.of(self.name, {field.decode(errors="replace"): count for field, count in found.items()})
         names = ["", *sorted(channel.decode() for channel in channels if channel.isdigit())]
-        return readable_cursors(cursors), whole(missed), names
+        return readable_cursors(cursors), missed, names
 
     async def _tail(self, channel: str) -> str:
         return BEFORE_ALL if self._start == "oldest" else await self._last(channel)

@@ -1,5 +1,5 @@
-"""What the stream of the feed tells of itself: how many entries it ever had, and how many of them are gone, whoever
-removed them. Not in a cluster, where a consumer reads many streams."""
+"""What a stream of the feed tells of itself: how many entries it ever had, and how many of them are gone, whoever
+removed them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,11 @@ class StreamCount(NamedTuple):
         return max(0, self.gone - read)
 
 
-async def count_stream(plane: PointPlane) -> StreamCount | None:
-    """None in a cluster. Raises Unavailable."""
-    if plane.link.cluster:
-        return None
+async def count_stream(plane: PointPlane, channel: str = "") -> StreamCount:
+    """Of the feed of a channel (in a cluster), or the home feed. Raises Unavailable."""
     with translated(plane.link):
         try:
-            info = await plane.redis.xinfo_stream(plane.keys.feed())
+            info = await plane.at(channel).redis.xinfo_stream(plane.keys.feed(channel))
         except redis.ResponseError as error:
             if "no such key" in str(error):
                 return StreamCount()
@@ -55,6 +53,16 @@ async def count_stream(plane: PointPlane) -> StreamCount | None:
     if not length:
         return StreamCount(added, added)
     return StreamCount(added, added - length, id_of(info["first-entry"][0]), id_of(info["last-entry"][0]))
+
+
+async def count_missed(plane: PointPlane, name: str, channel: str, count: int) -> None:
+    """Entries of a feed that a consumer will never read. Raises Unavailable."""
+    with translated(plane.link):
+        pipe = plane.redis.pipeline(transaction=True)
+        pipe.hincrby(plane.keys.feed_missed(), name, count)
+        if channel:
+            pipe.hincrby(plane.keys.feed_missed(), f"{name}@{channel}", count)
+        await pipe.execute()
 
 
 def readable_cursors(stored: Mapping[bytes, bytes]) -> dict[str, str]:

@@ -20,7 +20,7 @@ async def tell_missed(plane: PointPlane) -> None:
     for field, count in missed.items():
         name = field.decode(errors="replace")
         total, told = whole(count), whole(cursors.get(f"{name}#told".encode()))
-        if total <= told:
+        if total <= told or "@" in name:  # with a channel: of one feed of a cluster, counted in the sum
             continue
         text = f"{name} has missed {total - told} entries of the change feed: it reads too slowly, or not at all"
         log.error("feed_entries_missed", consumer=name, entries=total - told, since_ever=total)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tradewind.points.feed import BEFORE_ALL, FLOOR, field_of
-from tradewind.points.feed_count import id_of, readable_cursors
+from tradewind.points.feed_count import count_missed, id_of, readable_cursors
 from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
@@ -107,7 +107,9 @@ async def forget_consumer(plane: PointPlane, name: str) -> bool:
         return False
     with translated(plane.link):
         await plane.redis.hdel(plane.keys.feed_cursors(), *fields)
-        await plane.redis.hdel(plane.keys.feed_missed(), name)
+        known = [field.decode(errors="replace") for field in await plane.redis.hkeys(plane.keys.feed_missed())]
+        of_it = [field for field in known if field.startswith(f"{name}@")]
+        await plane.redis.hdel(plane.keys.feed_missed(), name, *of_it)
     return True
 
 
@@ -155,6 +157,6 @@ async def _cut(plane: PointPlane, cursors: dict[str, str], channel: str, bound: 
         for name, count in zip(positions, counts, strict=True):
             if count:
                 missed[name] = missed.get(name, 0) + count
-                await plane.redis.hincrby(plane.keys.feed_missed(), name, count)
+                await count_missed(plane, name, channel, count)
         gone += await place.redis.xtrim(key, minid=upto.decode(), approximate=False)
     return gone

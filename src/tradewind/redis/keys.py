@@ -339,11 +339,11 @@ class Keys:
         return f"{self.p}points:feeds"
 
     def feed_cursors(self) -> str:
-        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed, `consumer#told` → what of that was reported, `consumer#read` → how many entries that makes since ever, `#floor` → how far feed_trim may be trimming now. Until it is removed. FeedReader."""
+        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed, `consumer#told` → what of that was reported, `consumer#read` → how many entries that makes since ever (`consumer@channel#missed`, `…#read` likewise), `#floor` → how far feed_trim may be trimming now. Until it is removed. FeedReader."""
         return f"{self.p}points:cursors"
 
     def feed_missed(self) -> str:
-        """hash; consumer → how many feed entries were ever trimmed before it had read them. With the cursor. feed_trim."""
+        """hash; consumer → how many feed entries were ever trimmed before it had read them; in a cluster also `consumer@channel`, of that feed. With the cursor. feed_trim, FeedReader."""
         return f"{self.p}points:missed"
 
     def model_values(self, model: str, kind: str) -> str:
