@@ -189,3 +189,29 @@ async def test_changes_are_told_as_they_happen(station: Engine) -> None:
         events
     )
     assert events.index(("node_running", "s")) < events.index(("node_completed", "s"))
+
+
+async def test_a_node_that_nobody_can_run_says_so_by_name(station: Engine) -> None:
+    keys = station.keys
+    await station.redis.hset(
+        keys.worker("ghost"), mapping={"id": "ghost", "capacity": 1, "address": "http://192.0.2.1"}
+    )
+    await station.redis.sadd(keys.worker_type("ghost_node"), "ghost")
+    await station.redis.sadd(keys.worker_types(), "ghost_node")
+    await station.flows.types.all(fresh=True)
+    flow_id = await station.register({"a": "e_send", "g": "ghost_node", "end": "e_note"}, "a.a>g.x", "g.y>end.x")
+    await station.redis.delete(keys.worker("ghost"))
+    cycle = await station.run(flow_id)
+
+    async def is_told() -> bool:
+        nodes = (await station.flows.status.cycle(flow_id, cycle))["nodes"]
+        return nodes["g"]["waiting_for"] == "no live worker supports type 'ghost_node'"
+
+    await until(is_told, "the reason")
+    nodes = (await station.flows.status.cycle(flow_id, cycle))["nodes"]
+    assert "no live worker supports type 'ghost_node'" in nodes["g"]["message"]
+    assert nodes["end"]["waiting_for"] is None
+    why = await station.flows.status.why(flow_id, cycle, "g")
+    assert "no live worker supports type 'ghost_node'" in why["reason"]
+    flow = await station.flows.status.flow(flow_id)
+    assert flow["current_cycle_status"]["nodes"]["g"]["waiting_for"]

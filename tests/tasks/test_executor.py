@@ -252,3 +252,20 @@ def test_progress_is_small_json() -> None:
 @pytest.mark.parametrize("kind", ["wt_nested", "wt_thread_nested"])
 async def test_a_task_may_submit_another_and_wait_for_it(shop: Workshop, kind: str) -> None:
     assert await (await shop.client.submit(kind, 41)).result(20) == 42
+
+
+async def test_retry_without_retries_runs_again(shop: Workshop, key: str) -> None:
+    handle = await shop.client.submit("wt_asks_again", key, 3)
+    assert await handle.result(20) == 3
+    assert len(notes[key]) == 3
+
+
+async def test_retry_is_bounded_without_retries_and_by_max_attempts_if_set(shop: Workshop, key: str) -> None:
+    endless = await shop.client.submit("wt_asks_again", key, 1000)
+    twice = await shop.client.submit("wt_asks_again", f"{key}2", 1000, max_attempts=2)
+    once = await shop.client.submit("wt_asks_again", f"{key}1", 1000, max_attempts=1)
+    for handle, times, status in ((endless, 25, Status.DEAD), (twice, 2, Status.DEAD), (once, 1, Status.FAILED)):
+        with pytest.raises(TaskFailed) as caught:
+            await handle.result(30)
+        assert (caught.value.status, (await shop.task(handle.id)).attempt) == (status, times)
+        assert caught.value.error["type"] == "Retry"

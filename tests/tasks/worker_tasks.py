@@ -115,6 +115,14 @@ async def wt_strange_retry(what: str) -> int:
     return current().attempt
 
 
+@task
+async def wt_asks_again(key: str, times: int) -> int:
+    notes[key].append(current().attempt)
+    if current().attempt < times:
+        raise Retry("again", delay=0.01)
+    return current().attempt
+
+
 @task(retries=5)
 async def wt_endless_retry() -> None:
     raise Retry("much later", delay=1e300)

@@ -50,6 +50,7 @@ _COUNTS = {"total": 2, "open": 0, "completed": 2, "failed": 0, "skipped": 0, "te
 _NODE = {
     "status": "completed", "error_message": None, "started_at": _AT, "finished_at": _LATER, "worker_id": "w-1",
     "type": "constant", "component_id": 0, "attempt": 1, "message": "", "progress": None,
+    "waiting_for": None,
 }  # fmt: skip
 _CYCLE = {
     "flow_id": "f1", "cycle": 7, "status": "completed", "start_time": _AT, "end_time": _LATER, "trigger": "schedule",
@@ -160,6 +161,7 @@ FLOW_SCHEMAS: dict[str, Schema] = {
             "status": NODE_STATUS, "error_message": or_null(TEXT), "started_at": or_null(TIME),
             "finished_at": or_null(TIME), "worker_id": or_null(TEXT), "type": TEXT, "component_id": COUNT,
             "attempt": COUNT, "message": TEXT, "progress": ANY,
+            "waiting_for": {**or_null(TEXT), "description": "why its task cannot start now"},
         },
         _NODE,
         ["status", "error_message", "started_at", "finished_at", "worker_id", "message"],

@@ -33,7 +33,7 @@ _TASK_EXAMPLE = {
     "timeout_s": 30.0, "deadline": None,
     "result": "hi", "error": None, "progress": None, "worker_id": "w-1", "stalls": 0, "due_at": None,
     "created_at": "2026-11-16T08:00:00.000Z", "started_at": "2026-11-16T08:00:00.001Z",
-    "finished_at": "2026-11-16T08:00:00.002Z",
+    "finished_at": "2026-11-16T08:00:00.002Z", "waiting_for": None,
 }  # fmt: skip
 _WORKER_EXAMPLE = {
     "id": "w-1", "name": "press shop", "status": "active", "capacity": 100, "load": 3, "queued": 1, "running": 2,
@@ -132,6 +132,10 @@ SCHEMAS: dict[str, Schema] = {
             "created_at": or_null(TIME),
             "started_at": or_null(TIME),
             "finished_at": or_null(TIME),
+            "waiting_for": {
+                **or_null(TEXT),
+                "description": "why it cannot start now: no live worker supports its type, its type is paused, …",
+            },
         },
         _TASK_EXAMPLE,
     ),

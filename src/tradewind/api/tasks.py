@@ -20,6 +20,7 @@ from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import MAX_LIMIT, Filter, Page, TaskListing
 from tradewind.tasks.record import Status, parse_status
 from tradewind.tasks.store import Accepted, TaskNotFound, TaskStore
+from tradewind.tasks.waiting import fill
 
 MAX_WAIT_S = 60.0
 _BATCH = frozenset({"tasks"})
@@ -77,12 +78,17 @@ class TaskRoutes:
         query = request.query_params
         wanted = Filter(_statuses(query.getlist("status")), _word(request, "type"), _word(request, "tag"))
         limit = query_limit(request, MAX_LIMIT)
-        return _page(await self._listing.page(wanted, query.get("cursor"), limit))
+        return await self._page(await self._listing.page(wanted, query.get("cursor"), limit))
 
     async def dead(self, request: Request) -> Response:
         check_query(request, frozenset({"cursor", "limit"}))
         limit = query_limit(request, MAX_LIMIT)
-        return _page(await self._listing.dead(request.query_params.get("cursor"), limit))
+        return await self._page(await self._listing.dead(request.query_params.get("cursor"), limit))
+
+    async def _page(self, page: Page) -> Response:
+        views = [task.view() for task in page.items]
+        await fill(self._store.plane, views)
+        return json_response(codec.encode({"items": views, "next_cursor": page.next_cursor}))
 
     async def show(self, request: Request) -> Response:
         check_query(request, frozenset({"wait"}))
@@ -183,10 +189,6 @@ class TaskRoutes:
                 {200: ("All types", "TaskTypes")},
             ),
         ]  # fmt: skip
-
-
-def _page(page: Page) -> Response:
-    return json_response(codec.encode({"items": [task.view() for task in page.items], "next_cursor": page.next_cursor}))
 
 
 def _task_id(request: Request) -> str:

@@ -29,6 +29,7 @@ from tradewind.tasks.control import TaskControl
 from tradewind.tasks.offers import Offers
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.progress import read_report
+from tradewind.tasks.waiting import Wanted, reasons
 
 READY_S = 5.0
 #: How many keys the search for forgotten ones looks at.
@@ -49,7 +50,19 @@ ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
 
 async def examine(settings: Settings) -> list[Check]:
     """All checks; those that could not be made are `unknown`. Raises Invalid for wrong settings."""
-    own: tuple[Look, ...] = (_station, _server, _writes, _memory, _clock, _leader, _workers, _types, _queues, _outbox)
+    own: tuple[Look, ...] = (
+        _station,
+        _server,
+        _writes,
+        _memory,
+        _clock,
+        _leader,
+        _workers,
+        _types,
+        _unserved,
+        _queues,
+        _outbox,
+    )
     looks: tuple[Look, ...] = (
         *own, flows, channels, feed, models, rules, alarms, notifications, history, _keys,
     )  # fmt: skip
@@ -203,6 +216,24 @@ async def _workers(plane: Plane) -> list[Check]:
         hint = "the leader takes their tasks back; if they stay in this list, look at the leader"
         return [Check("workers", "warn", f"{len(late)} of {len(leases)} are late: {', '.join(late[:5])}", hint)]
     return [Check("workers", "ok", f"{len(leases)} with a live lease")]
+
+
+async def _unserved(plane: Plane) -> list[Check]:
+    """Tasks that wait for a worker that is not there: a type, or labels, that nobody serves."""
+    with translated():
+        places = sorted(place.decode() for place in await plane.redis.smembers(plane.keys.parked()))
+    wanted = []
+    for place in places:
+        priority, _, route = place.partition(":")
+        kind, _, labels = route.partition("@")
+        wanted.append(Wanted(kind, priority, tuple(word for word in labels.split(",") if word)))
+    lacking = sorted({why for why in (await reasons(plane, wanted)).values() if why and "no live worker" in why})
+    if not lacking:
+        return [Check("waiting tasks", "ok", "a worker is there for each that waits")]
+    more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+    return [
+        Check("waiting tasks", "warn", "; ".join(lacking[:5]) + more, "start a worker with the code of these types")
+    ]
 
 
 async def _types(plane: Plane) -> list[Check]:

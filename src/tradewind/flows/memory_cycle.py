@@ -23,6 +23,7 @@ from tradewind.flows.node_run import run_node
 from tradewind.flows.spec import Edge, FlowSpec, NodeSpec, TriggerRule
 from tradewind.flows.trigger import decide
 from tradewind.signals.signal import Signal, new_signal
+from tradewind.tasks.retry import MAX_ASKED
 from tradewind.tasks.running import Abort, Retry
 
 MAX_DEPTH = 20
@@ -183,6 +184,7 @@ class MemoryCycle:
             run.attempts += 1
             call = self._call(node, run.attempts)
             delay_s = node.backoff_s * 2 ** (run.attempts - 1)
+            most = retries
             try:
                 async with asyncio.timeout(node.timeout_s or offered.timeout_s or None):
                     result = await run_node(call, node_class, _Host(self, node_id), now=self.clock.now)
@@ -197,12 +199,13 @@ class MemoryCycle:
                 return
             except Retry as error:
                 why, may_retry = f"Retry: {error}", True
+                most = retries if retries or error.only_if_left else MAX_ASKED - 1
                 delay_s = delay_s if error.delay is None else error.delay
             except TimeoutError as error:
                 why, may_retry = f"Timeout: {str(error) or 'it took longer than its timeout'}", True
             except Exception as error:  # noqa: BLE001 — the fence around user code; the outcome shows it
                 why, may_retry = f"{type(error).__name__}: {error}", not isinstance(error, Abort)
-            if not may_retry or run.attempts > retries:
+            if not may_retry or run.attempts > most:
                 self._fail(node_id, why)
                 return
             self.clock.advance(delay_s)

@@ -99,5 +99,5 @@ def for_task_room(error: NodeException) -> Exception:
     if not error.is_retryable and not isinstance(error, Abort):  # a user's own subclass
         return Abort(f"{type(error).__name__}: {error}")
     if isinstance(error, NodeResourceException) and error.retry_after_s is not None:
-        return Retry(f"{type(error).__name__}: {error}", error.retry_after_s)
+        return Retry(f"{type(error).__name__}: {error}", error.retry_after_s, only_if_left=True)
     return error

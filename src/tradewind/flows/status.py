@@ -12,11 +12,14 @@ from tradewind.errors import NotFound
 from tradewind.flows.plan import OUTSIDE, Plan, PlannedNode
 from tradewind.flows.store import FlowStore, unknown_cycle
 from tradewind.redis.connection import translated
+from tradewind.tasks.waiting import Wanted, reasons
 
 if TYPE_CHECKING:
     from tradewind.flows.record_query import CycleEntry, FlowRecords
 
 COUNTS = ("total", "open", "completed", "failed", "skipped", "terminated")
+#: States of a node's task in which a worker is what it needs; RETRYING may wait for something else on purpose.
+_NO_WORKER_YET = (b"QUEUED",)
 _WAITING = {"QUEUED": "queued", "ASSIGNED": "assigned", "RETRYING": "waits to be run again", "PENDING": "waits"}
 
 
@@ -141,13 +144,21 @@ class FlowStatus:
             pipe.hgetall(keys.cycle_done(flow_id, cycle))
             for name in names:
                 task_id = f"{flow_id}_{cycle}_{name}"
-                pipe.hmget(keys.task(task_id), "status", "start", "worker", "n", "prog", "err")
+                pipe.hmget(keys.task(task_id), "status", "start", "worker", "n", "prog", "err", "pri")
                 pipe.hget(keys.cycle_inputs(flow_id, cycle, name), "n")
             rows = await pipe.execute()
         done = {k.decode(): v.decode() for k, v in rows[0].items()}
-        found = {}
+        found, waiting = {}, {}
         for i, name in enumerate(names):
-            found[name] = _node_view(plan.nodes[name], done.get(name), rows[1 + 2 * i], rows[2 + 2 * i])
+            row = rows[1 + 2 * i]
+            found[name] = _node_view(plan.nodes[name], done.get(name), row, rows[2 + 2 * i])
+            if name not in done and row[0] in _NO_WORKER_YET:
+                waiting[name] = Wanted(plan.nodes[name].spec.type, (row[6] or b"normal").decode())
+        why = await reasons(self.store.plane.tasks, waiting.values())
+        for name, wanted in waiting.items():
+            if reason := why[wanted]:
+                found[name]["waiting_for"] = reason
+                found[name]["message"] = f"{found[name]['message']}; {reason}"
         return found
 
 
@@ -159,11 +170,12 @@ def _node(plan: Plan, node_id: str) -> PlannedNode:
 
 
 def _node_view(node: PlannedNode, line: str | None, row: list[bytes | None], arrived: bytes | None) -> dict[str, Any]:
-    status, start, worker, attempt, progress, error = ((v or b"").decode() for v in row)
+    status, start, worker, attempt, progress, error, _ = ((v or b"").decode() for v in row)
     view: dict[str, Any] = {
         "status": "pending", "error_message": None, "started_at": None, "finished_at": None,
         "worker_id": worker or None, "type": node.spec.type, "component_id": node.component,
         "attempt": int(attempt or 0), "message": "", "progress": codec.decode(progress) if progress else None,
+        "waiting_for": None,
     }  # fmt: skip
     if line is not None:
         state, began, ended, done_by, message = line.split(" ", 4)

@@ -181,6 +181,7 @@ def check_task(
         labels=read.words("labels"),
         exclusive=task_id if exclusive == "=" and isinstance(task_id, str) else exclusive,
         idempotency_key=key or "",
+        only_one=raw.get("max_attempts") == 1,
     )
     if read.problems:
         return None, read.problems

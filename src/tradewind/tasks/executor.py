@@ -117,15 +117,16 @@ def raised_by(error: BaseException) -> Raised:
     """What follows from an exception, by its real type: `isinstance` would ask the object."""
     kind = type(error)
     if issubclass(kind, Retry):
-        return Raised(Failure("Retry", text_of(error)), asks_again=True, delay_ms=_delay_ms(error))
+        delay_ms, asks_again = _fenced_retry(error)
+        return Raised(Failure("Retry", text_of(error)), asks_again=asks_again, delay_ms=delay_ms)
     return Raised(failure_of(error), is_retryable=not issubclass(kind, (Abort, BadArguments)))
 
 
-def _delay_ms(error: BaseException) -> int | None:
+def _fenced_retry(error: BaseException) -> tuple[int | None, bool]:
     try:
-        return retry_ms(error.delay)  # type: ignore[attr-defined]
-    except BaseException:  # noqa: BLE001 — the fence around user code: an attribute of a subclass of Retry
-        return None
+        return retry_ms(error.delay), not error.only_if_left  # type: ignore[attr-defined]
+    except BaseException:  # noqa: BLE001 — the fence around user code: attributes of a subclass of Retry
+        return None, True
 
 
 def find(functions: Registry, name: str) -> TaskFunction[Any, Any]:
@@ -204,8 +205,9 @@ def ended_by(taken: Taken, error: BaseException) -> Ending:
 
 def _after(taken: Taken, request: Request, raised: Raised) -> Ending:
     return failed(
-        taken, request, raised.failure, Status.FAILED, is_retryable=raised.is_retryable, delay_ms=raised.delay_ms
-    )
+        taken, request, raised.failure, Status.FAILED, is_retryable=raised.is_retryable, asks_again=raised.asks_again,
+        delay_ms=raised.delay_ms,
+    )  # fmt: skip
 
 
 def _is_own_step() -> bool:
@@ -223,10 +225,11 @@ def failed(
     last: Status,
     *,
     is_retryable: bool = True,
+    asks_again: bool = False,
     delay_ms: int | None = None,
 ) -> Ending:
     """The ending after a failed attempt: RETRYING with a delay, or the end with the failure as outcome."""
-    status = after_failure(request, taken.attempt, taken.stalls, last, is_retryable=is_retryable)
+    status = after_failure(request, taken.attempt, taken.stalls, last, is_retryable=is_retryable, asks_again=asks_again)
     if status is not Status.RETRYING:
         return ended(taken, status, failure)
     if delay_ms is None:

@@ -28,6 +28,7 @@ from tradewind.tasks.function import Signature, registry
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import TERMINAL
 from tradewind.tasks.store import TaskStore
+from tradewind.tasks.waiting import fill
 
 log = structlog.get_logger(__name__)
 TYPES_FRESH_S = 5.0
@@ -150,7 +151,9 @@ class RedisGate(Gate):
         return await self._submit([{"type": kind, "args": list(args)} for args in calls])
 
     async def view(self, task_id: str) -> dict[str, Any]:
-        return (await self._store.get(task_id)).view()
+        view = (await self._store.get(task_id)).view()
+        await fill(self._store.plane, [view])
+        return view
 
     async def cancel(self, task_id: str) -> dict[str, Any]:
         done = (await self._store.cancel([task_id]))[0]

@@ -62,6 +62,8 @@ class Request(msgspec.Struct, omit_defaults=True):
     labels: list[str] = []
     exclusive: str = ""
     idempotency_key: str = ""
+    #: One attempt was asked for, it is not just the default: then a Retry is not followed either.
+    only_one: bool = False
 
 
 class Submission(msgspec.Struct):
@@ -140,6 +142,7 @@ class Task(msgspec.Struct):
             "created_at": iso(self.created_ms) if self.created_ms else None,
             "started_at": iso(self.started_ms) if self.started_ms else None,
             "finished_at": iso(self.finished_ms) if self.finished_ms else None,
+            "waiting_for": None,  # filled by `waiting.fill`: it depends on more than the task
         }
 
 

@@ -13,16 +13,31 @@ def backoff_ms(request: Request, failures: int, chance: Callable[[], float]) -> 
     return round(ceiling * chance())
 
 
-def after_failure(request: Request, attempt: int, stalls: int, last: Status, *, is_retryable: bool = True) -> Status:
+#: Attempts of a task that asks to be run again (Retry) and says nothing about how often.
+MAX_ASKED = 25
+
+
+def after_failure(
+    request: Request,
+    attempt: int,
+    stalls: int,
+    last: Status,
+    *,
+    is_retryable: bool = True,
+    asks_again: bool = False,
+) -> Status:
     """RETRYING while attempts are left, else the state the task ends in.
 
     `attempt` counts starts; starts that ended because the worker was lost (`stalls`) do not use attempts up.
-    `last` is FAILED or TIMEOUT: how this attempt ended.
+    `last` is FAILED or TIMEOUT: how this attempt ended. `asks_again`: it raised Retry.
     """
     if not is_retryable:
         return Status.FAILED
-    if attempt - stalls < request.max_attempts:
+    most = request.max_attempts
+    if asks_again and most == 1 and not request.only_one:
+        most = MAX_ASKED
+    if attempt - stalls < most:
         return Status.RETRYING
     if last is Status.TIMEOUT:
         return Status.TIMEOUT
-    return Status.DEAD if request.max_attempts > 1 else Status.FAILED
+    return Status.DEAD if most > 1 else Status.FAILED

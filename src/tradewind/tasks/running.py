@@ -15,11 +15,17 @@ from tradewind.tasks.record import Status
 
 
 class Retry(Exception):
-    """Raise in a task function to be run again after `delay` seconds (None: the usual backoff)."""
+    """Raise in a task function to be run again after `delay` seconds (None: the usual backoff).
 
-    def __init__(self, message: str = "asked to be run again", delay: float | None = None) -> None:
+    Also when the task has no retries; then up to 25 attempts. `only_if_left`: only while it has attempts left.
+    """
+
+    def __init__(
+        self, message: str = "asked to be run again", delay: float | None = None, *, only_if_left: bool = False
+    ) -> None:
         super().__init__(message)
         self.delay = delay
+        self.only_if_left = only_if_left
 
 
 class Abort(Exception):

@@ -18,6 +18,7 @@ from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.plane import CACHE_MS, CANCEL_MS, Plane
 from tradewind.tasks.record import Request, Status, Submission, Task, from_redis
+from tradewind.tasks.waiting import WAITS, fill
 
 if TYPE_CHECKING:  # SQLAlchemy is heavy, and a worker needs none of it
     from tradewind.tasks.archive_table import TaskArchive
@@ -146,7 +147,15 @@ class TaskStore:
         return task
 
     async def view(self, task_id: str) -> bytes:
-        """The public JSON of a task, through the seed's `task:cache:{id}`."""
+        """The public JSON of a task, through the protocol's `task:cache:{id}`; with what it waits for."""
+        text = await self._view(task_id)
+        if _Head.of(text).status not in WAITS:
+            return text
+        view = codec.decode(text)
+        await fill(self.plane, [view])
+        return codec.encode(view)
+
+    async def _view(self, task_id: str) -> bytes:
         keys = self.plane.keys
         with translated():
             cached: bytes | None = await self.plane.redis.get(keys.cache(task_id))
@@ -212,6 +221,22 @@ class TaskStore:
             else:
                 statuses.append(Status(reply.decode()) if reply else None)
         return statuses
+
+
+class _Head(msgspec.Struct):
+    """Of a task's JSON, what says whether it waits; anything else that stands in the cache is passed on as it is."""
+
+    status: str = ""
+
+    @classmethod
+    def of(cls, text: bytes) -> _Head:
+        try:
+            return _head(text)
+        except msgspec.MsgspecError:
+            return cls()
+
+
+_head = msgspec.json.Decoder(_Head).decode
 
 
 def _options(kind: str, request: Request, line: bytes, delay_ms: int, eta_ms: int) -> bytes:
