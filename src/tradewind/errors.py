@@ -14,7 +14,7 @@ Room errors subclass one kind; the API and the CLI map only the kinds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Problem:
     code: str
     path: str
     hint: str
+
+
+#: Problems that an error carries; the others are counted.
+MOST_PROBLEMS = 100
+_MOST_PATH, _MOST_HINT = 300, 600
 
 
 class TradewindError(Exception):
@@ -46,7 +51,8 @@ class Conflict(TradewindError):
 
 
 class Invalid(TradewindError):
-    """Bad input. `problems` lists everything that is wrong, not just the first."""
+    """Bad input. `problems` lists everything that is wrong, not just the first, `more` counts what the list leaves out
+    (it has room for `MOST_PROBLEMS`)."""
 
     code = "invalid"
 
@@ -54,7 +60,19 @@ class Invalid(TradewindError):
         self, message: str, *, code: str | None = None, hint: str = "", problems: Sequence[Problem] = ()
     ) -> None:
         super().__init__(message, code=code, hint=hint)
-        self.problems = tuple(problems)
+        self.problems = tuple(_short(problem) for problem in problems[:MOST_PROBLEMS])
+        self.more = max(0, len(problems) - MOST_PROBLEMS) + int(getattr(problems, "left_out", 0))
+
+
+def _short(problem: Problem) -> Problem:
+    """Names and values of the input may stand in it, of any length."""
+    if len(problem.path) <= _MOST_PATH and len(problem.hint) <= _MOST_HINT:
+        return problem
+    return replace(problem, path=_cut(problem.path, _MOST_PATH), hint=_cut(problem.hint, _MOST_HINT))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class Unavailable(TradewindError):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 import structlog
 
+from tradewind.collector import tune
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.logs import configure_logging
 from tradewind.settings import Settings
@@ -30,6 +31,7 @@ def run_station(settings: Settings, roles: frozenset[str]) -> int:
     """Run the roles in this process until SIGTERM or SIGINT; the exit code. Raises the first error of our kinds."""
     configure_logging(settings.log)
     import_modules(settings.imports)
+    tune()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_run(settings, roles))

@@ -6,7 +6,6 @@ nothing from outside; `load_settings` does.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import tomllib
@@ -28,6 +27,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 from tradewind.errors import Invalid, Problem
+from tradewind.problems import closest
 
 DEFAULT_FILE = Path("tradewind.toml")
 _PASSWORD_IN_URL = re.compile(r"(?P<head>[a-z0-9+]+://[^/?#]*?):(?P<password>[^/?#]*)@", re.IGNORECASE)
@@ -394,8 +394,8 @@ def _problem(kind: str, loc: tuple[int | str, ...], message: str) -> Problem:
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
     if kind != "extra_forbidden":
         return Problem("bad_value", path, message.removeprefix("Value error, "))
-    close = difflib.get_close_matches(path, setting_names(), n=1)
-    return Problem("unknown_setting", path, "no such setting" + (f"; did you mean {close[0]}?" if close else ""))
+    close = closest(path, setting_names())
+    return Problem("unknown_setting", path, "no such setting" + (f"; did you mean {close}?" if close else ""))
 
 
 def setting_names(model: type[BaseModel] = Settings, head: str = "") -> list[str]:

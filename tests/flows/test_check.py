@@ -313,5 +313,5 @@ def test_10_000_wrong_nodes_are_told_in_linear_time() -> None:
     document = flow(nodes, *(f"n{i}.x > m{i}.y" for i in range(10_000)))
     started = time.process_time()
     _, problems = validate(document, TYPES)
-    assert len(problems) == 20_000
+    assert problems.total == 20_000
     assert time.process_time() - started < 10

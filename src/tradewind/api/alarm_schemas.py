@@ -8,6 +8,7 @@ from tradewind.api.notifications import STATUSES
 from tradewind.api.schema_parts import (
     COUNT,
     FLAG,
+    MORE_PROBLEMS,
     NUMBER,
     TEXT,
     TIME,
@@ -233,9 +234,12 @@ ALARM_SCHEMAS: dict[str, Schema] = {
         {
             "valid": FLAG,
             "problems": list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT})),
+            **MORE_PROBLEMS,
             "changed": {**FLAG, "description": "it is other than what is stored, be it in a secret"},
             "policy": {**or_null(ref("NotificationPolicy")), "description": "as it would be shown"},
-        }
+        },
+        None,
+        ["valid", "problems", "changed", "policy"],
     ),
     "NotificationTestRequest": object_of({"target": TEXT}, {"target": "office"}),
     "NotificationTest": object_of({"target": TEXT, "ok": FLAG, "error": TEXT, "duration_ms": COUNT}),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,23 +13,31 @@ from starlette.requests import Request
 
 from tradewind.api.errors import Refused
 from tradewind.errors import Invalid, Problem
+from tradewind.offload import offload
+from tradewind.problems import Problems, unknown_words
 
 #: Deeper data would overrun recursive readers further in.
 MAX_DEPTH = 100
 #: Longer bodies are read in a thread, beside other requests.
-LONG = 1_000_000
+LONG = 50_000
+#: Bytes that are decoded with one call.
+PIECE = 1_000_000
 #: What a JSON number may be so that Redis, both SQL databases and other languages keep it.
 _INT_RANGE = range(-(2**63), 2**64)
 _LONG_NUMBER = re.compile(rb"\d{19}")
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]")
 _BYTE = re.compile(r" ?\(byte (\d+)\)")
+_NAME = re.compile(rb'\s*"(?:[^"\\]|\\.)*"\s*:\s*')
+_COMMA = re.compile(rb"\s*,?\s*")
 _decode = msgspec.json.Decoder().decode
+_decode_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 async def read_json(request: Request, max_bytes: int) -> Any:
     """The body as plain data. Raises Refused: 415 not JSON by its type, 413 too large, 400 not strict JSON."""
     data = await read_json_bytes(request, max_bytes)
-    return decode_strictly(data) if len(data) < LONG else await asyncio.to_thread(decode_strictly, data)
+    return await decode_off_loop(data)
 
 
 async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
@@ -38,13 +46,24 @@ async def read_json_bytes(request: Request, max_bytes: int) -> bytes:
     return await read_bytes(request, max_bytes)
 
 
+def is_short(request: Request) -> bool:
+    """Whether the body is said to be so short that it is looked through at once."""
+    declared = request.headers.get("content-length", "")
+    return declared.isdecimal() and int(declared[:20]) < LONG
+
+
 async def read_json_or_none(request: Request, max_bytes: int) -> Any:
     """As `read_json`; None when there is no body at all, whatever it is declared as."""
     data = await read_bytes(request, max_bytes)
     if not data:
         return None
     _check_type(request)
-    return decode_strictly(data)
+    return await decode_off_loop(data)
+
+
+async def decode_off_loop(data: bytes) -> Any:
+    """As `decode_strictly`; a long one beside other requests."""
+    return decode_strictly(data) if len(data) < LONG else await offload(decode_strictly, data)
 
 
 def _check_type(request: Request) -> None:
@@ -89,8 +108,7 @@ def _too_large(max_bytes: int) -> Refused:
 def decode_strictly(data: bytes) -> Any:
     """UTF-8 JSON without NaN, lone surrogates, doubled names, numbers that others would round, or absurd nesting."""
     try:
-        value = _decode(data)
-        json.loads(data, object_pairs_hook=_no_doubles)  # msgspec would silently keep the last of two
+        value = _decode_pieces(data)
     except RecursionError as error:
         raise _too_deep() from error
     except UnicodeDecodeError as error:
@@ -101,6 +119,67 @@ def decode_strictly(data: bytes) -> Any:
         raise _bad_json("a number is out of range", "send whole numbers of at most 64 bits") from error
     _check_tree(value, has_long_numbers=_LONG_NUMBER.search(data) is not None)
     return value
+
+
+def _decode_pieces(data: bytes | msgspec.Raw) -> Any:
+    """A call into C holds the whole process, so one never gets much more than `PIECE` bytes to decode."""
+    if len(memoryview(data)) <= PIECE:
+        return _decode_whole(bytes(data))
+    match bytes(memoryview(data)[:100]).lstrip()[:1]:
+        case b"{":
+            parts = _decode_object(data)
+            _check_names(bytes(data), parts)
+            return {name: _decode_pieces(part) for name, part in parts.items()}
+        case b"[":
+            return [item for piece in pieces_of(_decode_list(data)) for item in _decode_piece(piece)]
+    return _decode(data)
+
+
+def pieces_of(parts: list[msgspec.Raw]) -> Iterator[bytes]:
+    """Lists of neighbours that are small enough to be decoded with one call; a large one by itself."""
+    group: list[msgspec.Raw] = []
+    size = 0
+    for part in parts:
+        length = len(memoryview(part))
+        if group and size + length > PIECE:
+            yield _list(group)
+            group, size = [], 0
+        group.append(part)
+        size += length
+    if group:
+        yield _list(group)
+
+
+def _list(parts: list[msgspec.Raw]) -> bytes:
+    return b"[%s]" % b",".join(bytes(part) for part in parts)
+
+
+def _decode_piece(piece: bytes) -> list[Any]:
+    if len(piece) <= PIECE * 2:
+        found: list[Any] = _decode_whole(piece)
+        return found
+    (only,) = _decode_list(piece)
+    return [_decode_pieces(only)]
+
+
+def _decode_whole(data: bytes) -> Any:
+    value = _decode(data)
+    json.loads(data, object_pairs_hook=_no_doubles)  # msgspec would silently keep the last of two
+    return value
+
+
+def _check_names(data: bytes, parts: Mapping[str, msgspec.Raw]) -> None:
+    """Follows the names of a long object through its text; where they part, one stands twice."""
+    at = data.index(b"{") + 1
+    for part in parts.values():
+        start = _NAME.match(data, at)
+        if start is None or not data.startswith(memoryview(part).tobytes()[:64], start.end()):
+            json.loads(data, object_pairs_hook=_no_doubles)  # says which
+            return
+        at = start.end() + len(memoryview(part))
+        at = _COMMA.match(data, at).end()  # type: ignore[union-attr]
+    if data[at : at + 1] != b"}":
+        json.loads(data, object_pairs_hook=_no_doubles)
 
 
 def _check_tree(value: Any, *, has_long_numbers: bool) -> None:
@@ -163,25 +242,26 @@ def check_object(value: Any, known: frozenset[str]) -> dict[str, Any]:
         problem = Problem("not_an_object", "$", "give an object")
         raise Invalid("the body is not a JSON object", code=problem.code, hint=problem.hint, problems=[problem])
     listed = ", ".join(sorted(known))
-    problems = [Problem("unknown_field", name[:64], f"known fields: {listed}") for name in value if name not in known]
+    problems = Problems()
+    for name in unknown_words(value, known, problems):
+        problems.append(Problem("unknown_field", name[:64], f"known fields: {listed}"))
     if problems:
-        raise Invalid("the body has unknown fields", code="unknown_field", hint="see problems", problems=problems[:100])
+        raise Invalid("the body has unknown fields", code="unknown_field", hint="see problems", problems=problems)
     return value
 
 
 def check_query(request: Request, known: frozenset[str], repeated: frozenset[str] = frozenset()) -> None:
     """A misspelt filter must not silently match everything."""
     names = [name for name, _ in request.query_params.multi_items()]
-    problems = [
-        Problem("unknown_parameter", name[:64], f"known parameters: {', '.join(sorted(known)) or 'none'}")
-        for name in dict.fromkeys(names)
-        if name not in known
-    ]
+    problems = Problems()
+    listed = ", ".join(sorted(known)) or "none"
+    for name in unknown_words(dict.fromkeys(names), known, problems):
+        problems.append(Problem("unknown_parameter", name[:64], f"known parameters: {listed}"))
     problems += [
         Problem("doubled_parameter", name, "give it once") for name in known - repeated if names.count(name) > 1
     ]
     if problems:
-        raise Invalid("the query is not valid", hint=problems[0].hint, problems=problems[:100])
+        raise Invalid("the query is not valid", hint=problems[0].hint, problems=problems)
 
 
 def query_number(request: Request, name: str, low: float, high: float) -> float | None:

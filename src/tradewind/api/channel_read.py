@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from tradewind.errors import Invalid, Problem
+from tradewind.offload import offload
 from tradewind.points.address import is_number
 from tradewind.points.channel_check import validate_channel
 from tradewind.points.channel_store import ChannelStore, channel_document
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.secrets import has_mask, restored
 from tradewind.points.spec import ChannelSpec
+from tradewind.problems import Problems, below, nothing_stored
 
 
 class ChannelReader:
@@ -23,15 +24,14 @@ class ChannelReader:
     async def read(self, document: Any) -> ChannelSpec:
         """Raises Invalid with all problems, with paths within the channel."""
         # in a thread: a long one takes seconds, and a driver is imported when it is first needed
-        return await asyncio.to_thread(self._check, *(await self._filled([document]))[0])
+        return await offload(self._check, *(await self._filled([document]))[0])
 
     async def read_all(self, documents: Sequence[Any]) -> list[ChannelSpec]:
         """Raises Invalid with all problems of all, with paths such as `channels[3].parameters.port`."""
         filled = await self._filled(documents)
-        channels, problems = await asyncio.to_thread(self._check_all, filled)
+        channels, problems = await offload(self._check_all, filled)
         if problems:
-            few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
-            message = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}, nothing was stored: {few}"
+            message = nothing_stored(problems)
             raise Invalid(message, code="bad_channel", hint="correct what is named", problems=problems)
         return channels
 
@@ -53,14 +53,15 @@ class ChannelReader:
 
         return validate_channel(document, check=check)
 
-    def _check_all(self, filled: Sequence[tuple[Any, list[Problem]]]) -> tuple[list[ChannelSpec], list[Problem]]:
+    def _check_all(self, filled: Sequence[tuple[Any, list[Problem]]]) -> tuple[list[ChannelSpec], Problems]:
         channels: dict[str, ChannelSpec] = {}
-        problems: list[Problem] = []
+        problems = Problems()
         for at, (document, more) in enumerate(filled):
             try:
                 channel = self._check(document, more)
             except Invalid as error:
-                problems += [Problem(p.code, f"channels[{at}].{p.path}", p.hint) for p in error.problems]
+                problems += below(f"channels[{at}].", error.problems)
+                problems.left_out += error.more
                 continue
             if channel.id in channels:
                 problems.append(Problem("duplicate_id", f"channels[{at}].id", f"{channel.id} stands twice"))

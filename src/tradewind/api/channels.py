@@ -13,10 +13,11 @@ from tradewind.api.body import check_object, check_query, query_limit
 from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, channel_view
 from tradewind.api.channel_read import ChannelReader
 from tradewind.api.channel_users import ChannelUsers
+from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, read_definition
 from tradewind.api.point_request import BAD, KINDS, path_channel, query_kinds, refuse_query
 from tradewind.api.point_room import PointServices, point_views
-from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
+from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response, long_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random
 from tradewind.points.address import is_number
@@ -112,8 +113,7 @@ class ChannelRoutes:
         except Invalid as error:
             if error.code != "bad_channel":
                 raise
-            listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
-            return json_response({"valid": False, "problems": listed})
+            return json_response({"valid": False, **listed(error)})
         return json_response({"valid": True, "problems": []})
 
     async def show(self, request: Request) -> Response:
@@ -223,9 +223,13 @@ class ChannelRoutes:
         return await self._reader.read_all(documents), list(dict.fromkeys(map(str, removed)))
 
     async def _shown(self, channel: ChannelSpec, status: int = 200) -> Response:
-        glance = ChannelGlance.of(channel, version_of(channel))
-        view = channel_view(channel.id, glance, (await self._book.statuses([channel.id]))[channel.id])
-        return json_response({**view, "config": masked(channel_document(channel))}, status)
+        figures = (await self._book.statuses([channel.id]))[channel.id]
+
+        def whole() -> dict[str, Any]:
+            view = channel_view(channel.id, ChannelGlance.of(channel, version_of(channel)), figures)
+            return {**view, "config": masked(channel_document(channel))}
+
+        return await long_response(whole, status)
 
     def endpoints(self) -> list[Endpoint]:
         every, one = "/api/v1/channels", "/api/v1/channels/{id}"

@@ -42,15 +42,35 @@ def envelope(code: str, message: str, hint: str = "", problems: Sequence[Problem
 
 
 def _body(code: str, message: str, hint: str, problems: Sequence[Problem]) -> dict[str, Any]:
-    listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems]
-    return {"code": code, "message": message, "hint": hint, "problems": listed}
+    return {"code": code, "message": message, "hint": hint, "problems": _listed(problems)}
+
+
+def _listed(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    return [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems]
 
 
 def error_body(error: TradewindError) -> dict[str, Any]:
     """What stands in the envelope; with `allowed` where the error says what can be done instead."""
     problems = error.problems if isinstance(error, Invalid) else ()
-    more = {"allowed": [str(word) for word in error.allowed]} if isinstance(error, AlarmConflict) else {}
-    return {**_body(error.code, error.message, error.hint, problems), **more}
+    found = _body(error.code, _cut(error.message), _cut(error.hint), problems)
+    if isinstance(error, Invalid):
+        found |= _unlisted(error)
+    if isinstance(error, AlarmConflict):
+        found["allowed"] = [str(word) for word in error.allowed]
+    return found
+
+
+def listed(error: Invalid) -> dict[str, Any]:
+    """`problems` of an answer that tells what is wrong without being an error."""
+    return {"problems": _listed(error.problems), **_unlisted(error)}
+
+
+def _unlisted(error: Invalid) -> dict[str, int]:
+    return {"more_problems": error.more} if error.more else {}
+
+
+def _cut(text: str, most: int = 2_000) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def error_response(error: TradewindError) -> Response:

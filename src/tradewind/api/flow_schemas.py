@@ -8,6 +8,7 @@ from tradewind.api.schema_parts import (
     ANY,
     COUNT,
     FLAG,
+    MORE_PROBLEMS,
     NUMBER,
     TEXT,
     TIME,
@@ -112,11 +113,12 @@ FLOW_SCHEMAS: dict[str, Schema] = {
         ["nodes"],
     ),
     "Validation": object_of(
-        {"valid": FLAG, "problems": list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT}))},
+        {"valid": FLAG, "problems": list_of(object_of({"code": TEXT, "path": TEXT, "hint": TEXT})), **MORE_PROBLEMS},
         {
             "valid": False,
             "problems": [{"code": "unknown_type", "path": "nodes[1].type", "hint": "did you mean 'delay'?"}],
         },
+        ["valid", "problems"],
     ),
     "Flow": object_of(
         {

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_query, query_limit, read_json_or_none
+from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, Problem
@@ -45,8 +46,8 @@ class FlowRoutes:
         check_query(request, frozenset({"id"}))
         document = _object(await read_definition(request, self._max_body_bytes))
         problems = await self._flows.validate(document, query_id(request, "id"))
-        listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems]
-        return json_response({"valid": not listed, "problems": listed})
+        found = listed(Invalid("", problems=problems))
+        return json_response({"valid": not problems, **found})
 
     async def index(self, request: Request) -> Response:
         check_query(request, frozenset({"status", "limit", "cursor"}))

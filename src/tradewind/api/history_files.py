@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from tradewind.api.body import check_query, read_bytes
+from tradewind.api.body import check_query, pieces_of, read_bytes
 from tradewind.api.errors import Refused
 from tradewind.api.history import AGG, BUCKET, GAP, LIMIT_S, PERIOD, TAG
 from tradewind.api.history_request import EXPORT, query_choice, query_words
@@ -29,6 +28,8 @@ from tradewind.history.sample import GOOD, Row
 from tradewind.history.sink import SinkAway
 from tradewind.history.store import RefusedSample
 from tradewind.history.upload import sound_rows, upload
+from tradewind.offload import offload
+from tradewind.problems import Problems
 
 #: Exports under way at once; each keeps a thread of the sink busy.
 MAX_EXPORTS = 4
@@ -36,7 +37,6 @@ MAX_EXPORTS = 4
 MAX_SERIES = 10_000
 #: Of one import; some hundred thousand rows.
 MAX_BODY_BYTES = 16_000_000
-MAX_PROBLEMS = 1000
 MAX_REFUSED = 1000
 CSV_TYPES = ("text/csv", "application/csv", "text/plain")
 
@@ -49,7 +49,12 @@ class JsonRow(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class RowsBody(msgspec.Struct, forbid_unknown_fields=True):
-    rows: list[JsonRow]
+    rows: list[msgspec.Raw]
+
+
+#: In two steps: a call into C that decodes all rows of a long body would hold every other request.
+_bodies = msgspec.json.Decoder(RowsBody)
+_rows = msgspec.json.Decoder(list[JsonRow])
 
 
 class HistoryFileRoutes:
@@ -92,11 +97,11 @@ class HistoryFileRoutes:
         check_query(request, frozenset({"skip_bad"}))
         skip_bad = query_choice(request, "skip_bad", ("false", "true")) == "true"
         data = await read_bytes(request, self._max_body_bytes)
-        rows, problems = await asyncio.to_thread(_rows_of, request.headers.get("content-type", ""), data)
+        rows, problems = await offload(_rows_of, request.headers.get("content-type", ""), data)
         if problems and not skip_bad:
-            message = f"{len(problems)} rows are bad: nothing was stored"
+            message = f"{problems.total} rows are bad: nothing was stored"
             hint = "correct what is named, or leave these out with skip_bad=true"
-            raise Invalid(message, code="bad_rows", hint=hint, problems=problems[:MAX_PROBLEMS])
+            raise Invalid(message, code="bad_rows", hint=hint, problems=problems)
         keeping: Keeping | None = None
         with contextlib.suppress(SinkAway):  # a policy that nobody can read costs no sample
             keeping = await self._room.keeping()
@@ -107,7 +112,7 @@ class HistoryFileRoutes:
         ]
         for each in refused:
             del each["at"]
-        left_out = [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems[:MAX_PROBLEMS]]
+        left_out = [{"code": p.code, "path": p.path, "hint": p.hint} for p in problems]
         return json_response(
             {
                 "stored": done.stored,
@@ -115,7 +120,7 @@ class HistoryFileRoutes:
                 "refused": refused,
                 "too_old": msgspec.to_builtins(done.too_old),
                 "rollups_only": done.rollups_only,
-                "left_out_count": len(problems),
+                "left_out_count": problems.total,
                 "left_out": left_out,
             }
         )
@@ -157,9 +162,9 @@ def _lack_headers(lacks: Mapping[str, int]) -> dict[str, str]:
     }
 
 
-def _rows_of(content_type: str, data: bytes) -> tuple[list[Row], list[Problem]]:
+def _rows_of(content_type: str, data: bytes) -> tuple[list[Row], Problems]:
     """Raises Invalid, Refused."""
-    problems: list[Problem] = []
+    problems = Problems()
     if content_type.partition(";")[0].strip().lower() in CSV_TYPES:
         try:
             text = data.decode()
@@ -167,12 +172,12 @@ def _rows_of(content_type: str, data: bytes) -> tuple[list[Row], list[Problem]]:
             raise Refused(400, "the CSV is not UTF-8", code="bad_csv", hint="send UTF-8") from error
         return list(read_csv(text.splitlines(), problems.append)), problems
     try:
-        body = msgspec.json.decode(data, type=RowsBody)
+        found = [row for piece in pieces_of(_bodies.decode(data).rows) for row in _rows.decode(piece)]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = 'send {"rows": [["comsrv:1001:m:10001", ts_ms, value, quality], …]}, or CSV with Content-Type: text/csv'
         problem = Problem("bad_rows", "rows", str(error))
         raise Invalid(f"the rows cannot be read: {error}", code="bad_rows", hint=hint, problems=[problem]) from error
-    rows = [Row(each.series, each.ts_ms, each.value, each.quality) for each in body.rows]
+    rows = [Row(each.series, each.ts_ms, each.value, each.quality) for each in found]
     return sound_rows(rows, problems.append), problems
 
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_query, query_limit
+from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
 from tradewind.api.model_change import is_change, read_change
 from tradewind.api.point_request import BAD
@@ -17,6 +18,7 @@ from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.models.definitions import Definitions
 from tradewind.models.spec import ModelSpec
+from tradewind.offload import offload
 from tradewind.points.values import ControlValue
 
 TAG = "models"
@@ -89,7 +91,7 @@ class ModelRoutes:
         """Many at once, all or none."""
         check_query(request, frozenset())
         document = await read_definition(request, self._max_body_bytes)
-        change = read_change(document, await self._models.load())
+        change = await offload(read_change, document, await self._models.load())
         put = await self._models.apply(
             change.models,
             remove=change.remove,
@@ -110,7 +112,7 @@ class ModelRoutes:
         document = await read_definition(request, self._max_body_bytes)
         try:
             if is_change(document):
-                change = read_change(document, await self._models.load())
+                change = await offload(read_change, document, await self._models.load())
                 await self._models.validate_all(
                     change.models,
                     remove=change.remove,
@@ -120,8 +122,7 @@ class ModelRoutes:
             else:
                 await self._models.validate(document)
         except Invalid as error:
-            listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
-            return json_response({"valid": False, "problems": listed})
+            return json_response({"valid": False, **listed(error)})
         return json_response({"valid": True, "problems": []})
 
     async def show(self, request: Request) -> Response:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_query, query_limit, read_object
+from tradewind.api.errors import listed
 from tradewind.api.flow_request import query_word, read_definition
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
@@ -51,8 +52,7 @@ class NotificationRoutes:
         try:
             policy, changed = await self._notify.validate(document), await self._notify.is_new(document)
         except Invalid as error:
-            listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
-            return json_response({"valid": False, "problems": listed, "changed": False, "policy": None})
+            return json_response({"valid": False, **listed(error), "changed": False, "policy": None})
         return json_response({"valid": True, "problems": [], "changed": changed, "policy": policy})
 
     async def test(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from tradewind.clock import iso
 from tradewind.models.store import ModelStore
+from tradewind.offload import offload
 from tradewind.points.address import Address
 from tradewind.points.board import Board, PointValue
 from tradewind.points.channel_store import ChannelStore
@@ -79,12 +80,16 @@ def plain_views(room: PointServices, points: Sequence[PointValue]) -> list[dict[
 
 async def point_views(room: PointServices, points: Sequence[PointValue]) -> list[dict[str, Any]]:
     """As `plain_views`; c and a points of channels also with how their last command ended."""
-    views = plain_views(room, points)
-    written = {at: Address.parse(p.address) for at, p in enumerate(points) if p.address.split(":", 3)[2] in WRITTEN}
+    views = await offload(plain_views, room, points)
+    written = await offload(_written, points)
     outcomes = await room.commands.outcomes(list(written.values())) if written else []
     for at, outcome in zip(written, outcomes, strict=True):
         views[at]["command"] = None if outcome is None else outcome_view(outcome)
     return views
+
+
+def _written(points: Sequence[PointValue]) -> dict[int, Address]:
+    return {at: Address.parse(p.address) for at, p in enumerate(points) if p.address.split(":", 3)[2] in WRITTEN}
 
 
 def outcome_view(outcome: PointOutcome) -> dict[str, Any]:

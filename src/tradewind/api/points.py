@@ -15,7 +15,7 @@ from tradewind.api.point_feed import PointFeed
 from tradewind.api.point_request import BAD, KINDS, MAX_ADDRESSES, Wanted, query_search, query_wanted
 from tradewind.api.point_room import PointServices, plain_views, point_views, read_channel, read_model, read_points
 from tradewind.api.points_ingest import Ingest
-from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.api.routing import Endpoint, Parameter, json_response, long_response
 from tradewind.clock import iso, now_ms
 
 TAG = "points"
@@ -37,7 +37,8 @@ class PointRoutes:
             points += await read_channel(self._room, channel, wanted.kinds)
         for model in wanted.models:
             points += await read_model(self._room, model)
-        return json_response({"items": await point_views(self._room, points)})
+        views = await point_views(self._room, points)
+        return await long_response(lambda: {"items": views})
 
     async def _found(self, text: str, limit: int) -> Response:
         found = await self._room.find(text)

@@ -15,8 +15,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tradewind.api.body import decode_strictly, read_json_bytes
+from tradewind.api.body import LONG, decode_strictly, read_json_bytes
 from tradewind.errors import Invalid, Problem
+from tradewind.offload import offload
 from tradewind.points.address import KINDS, is_number
 from tradewind.points.batch import value_problem
 from tradewind.points.board import Batch, Board
@@ -24,9 +25,9 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH
 from tradewind.points.spec import Kind
 from tradewind.points.values import is_timestamp
+from tradewind.problems import Problems
 
 #: How many problems one answer names.
-MAX_PROBLEMS = 1000
 #: How old the knowledge may be that lets values in; they are never refused without a fresh look.
 FRESH_S = 2.0
 ORIGIN = "api"
@@ -56,9 +57,9 @@ class Ingest:
     async def run(self, request: Request) -> Response:
         data = await read_json_bytes(request, self._max_body_bytes)
         try:
-            found = _decoder.decode(data)
+            found = _decoder.decode(data) if len(data) < LONG else await offload(_decoder.decode, data)
         except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError) as error:
-            raise _refusal(data) from error
+            raise await offload(_refusal, data) from error
         samples = found if isinstance(found, list) else [found]
         batches: list[Batch] = []
         names = count = 0
@@ -74,13 +75,13 @@ class Ingest:
                     batches.append(Batch(f"comsrv:{channel}:{kind}", values, ts, origin=ORIGIN))
         # Every text here is a name, so a colon too many is one that stands twice: the decoder keeps the last of two.
         if data.count(b":") != names + count:
-            raise _refusal(data)
+            raise await offload(_refusal, data)
         if self._is_strict or is_commanded:
             await self._declared.check(samples, is_strict=self._is_strict)
         try:
             await self._board.write(batches)
         except Invalid as error:
-            raise _refusal(data, error) from error
+            raise await offload(_refusal, data, error) from error
         self.taken += count
         return Response(b'{"accepted":%d}' % count, media_type="application/json")
 
@@ -107,7 +108,7 @@ class Declared:
         if not any(True for _ in self._problems(samples, is_strict)):
             return
         await self._look()
-        if problems := list(self._problems(samples, is_strict)):
+        if problems := Problems(self._problems(samples, is_strict)):
             raise _invalid(problems)
 
     async def _look(self) -> None:
@@ -159,7 +160,7 @@ def _refusal(data: bytes, error: Invalid | None = None) -> Invalid:
         document = decode_strictly(data)  # tells where it is not JSON
     if doubled:
         decode_strictly(data)  # tells which name stands twice
-    problems = list(_problems(document))
+    problems = Problems(_problems(document))
     if problems:
         return _invalid(problems)
     if error is None:
@@ -168,14 +169,14 @@ def _refusal(data: bytes, error: Invalid | None = None) -> Invalid:
     return error
 
 
-def _invalid(problems: list[Problem]) -> Invalid:
+def _invalid(problems: Problems) -> Invalid:
     few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
-    what = f"{len(problems)} values are refused" if len(problems) > 1 else "a value is refused"
+    what = f"{problems.total} values are refused" if problems.total > 1 else "a value is refused"
     hint = "correct what is named"
-    if len(problems) > MAX_PROBLEMS:
-        hint += f"; the first {MAX_PROBLEMS} are listed"
+    if problems.left_out:
+        hint += f"; the first {len(problems)} are listed"
     message = f"{what}, nothing was written: {few}"
-    return Invalid(message, code="bad_points", hint=hint, problems=problems[:MAX_PROBLEMS])
+    return Invalid(message, code="bad_points", hint=hint, problems=problems)
 
 
 def _problems(document: Any) -> Iterator[Problem]:

@@ -13,6 +13,8 @@ from starlette.routing import Route
 
 from tradewind import codec
 from tradewind.errors import TimedOut
+from tradewind.offload import offload
+from tradewind.problems import few_suggestions
 
 Handler = Callable[[Request], Awaitable[Response]]
 #: Where the door finds the path of the route for its figures; the path that was asked for would be without bound.
@@ -53,8 +55,9 @@ class Endpoint:
         async def handle(request: Request) -> Response:
             request.scope[ROUTE_KEY] = self.path
             try:
-                async with asyncio.timeout(self.limit_s):
-                    return await self.run(request)
+                with few_suggestions():
+                    async with asyncio.timeout(self.limit_s):
+                        return await self.run(request)
             except TimeoutError as error:
                 raise TimedOut(
                     f"{self.method} {self.path} was not done within {self.limit_s:g} s",
@@ -62,6 +65,15 @@ class Endpoint:
                 ) from error
 
         return Route(self.path, handle, methods=[self.method], name=f"{self.method} {self.path}")
+
+
+async def long_response(make: Callable[[], Any], status: int = 200) -> Response:
+    """As `json_response`, of what the function makes, for what may be long: made and encoded beside other requests."""
+
+    def encoded() -> bytes:
+        return codec.encode(make())
+
+    return json_response(await offload(encoded), status)
 
 
 def json_response(content: Any, status: int = 200) -> Response:

@@ -6,6 +6,7 @@ from tradewind.api.rule_room import STATES
 from tradewind.api.schema_parts import (
     COUNT,
     FLAG,
+    MORE_PROBLEMS,
     NUMBER,
     TEXT,
     TIME,
@@ -131,7 +132,9 @@ RULE_SCHEMAS: dict[str, Schema] = {
         },
     ),
     "RuleValidation": object_of(
-        {"valid": FLAG, "problems": _PROBLEMS, "warnings": _WARNINGS}, {"valid": True, "problems": [], "warnings": []}
+        {"valid": FLAG, "problems": _PROBLEMS, **MORE_PROBLEMS, "warnings": _WARNINGS},
+        {"valid": True, "problems": [], "warnings": []},
+        ["valid", "problems", "warnings"],
     ),
     "RuleTestRequest": object_of(
         {"rule": {**ref("RuleDefinition"), "description": "instead of what is stored"}}, {}, []

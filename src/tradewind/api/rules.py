@@ -9,12 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_object, check_query, query_limit, read_json_or_none
+from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, read_definition
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.api.rule_request import definition, is_change, query_flag, query_time, read_change, ungrouped
 from tradewind.api.rule_room import RuleServices, rule_views, warnings_of
 from tradewind.errors import Invalid, Problem
+from tradewind.offload import offload
 from tradewind.rules.definitions import Change
 from tradewind.rules.history_record import view as execution_view
 
@@ -72,7 +74,7 @@ class RuleRoutes:
         """Many at once, all or none."""
         check_query(request, frozenset())
         document = await read_definition(request, self._max_body_bytes)
-        change = read_change(document, await self._rules.ids())
+        change = await offload(read_change, document, await self._rules.ids())
         done = await self._rules.change(change.rules, remove=change.remove, groups=change.groups)
         return json_response(
             {
@@ -88,13 +90,12 @@ class RuleRoutes:
         document = await read_definition(request, self._max_body_bytes)
         try:
             if is_change(document):
-                change = read_change(document, await self._rules.ids())
+                change = await offload(read_change, document, await self._rules.ids())
                 specs = await self._rules.check(change.rules, change.remove, change.groups)
             else:
                 specs = await self._rules.check([definition(document)])
         except Invalid as error:
-            listed = [{"code": p.code, "path": p.path, "hint": p.hint} for p in error.problems]
-            return json_response({"valid": False, "problems": listed, "warnings": []})
+            return json_response({"valid": False, **listed(error), "warnings": []})
         return json_response({"valid": True, "problems": [], "warnings": await warnings_of(self._room, specs)})
 
     async def show(self, request: Request) -> Response:

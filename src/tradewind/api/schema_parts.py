@@ -12,6 +12,9 @@ COUNT: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean"}
 ANY: Schema = {}
 TIME: Schema = {"type": "string", "format": "date-time"}
+MORE_PROBLEMS: dict[str, Schema] = {
+    "more_problems": {**COUNT, "description": "how many further problems there are; only then"}
+}
 WORDS: Schema = {"type": "array", "items": TEXT}
 
 

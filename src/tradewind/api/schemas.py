@@ -6,6 +6,7 @@ from tradewind.api.schema_parts import (
     ANY,
     COUNT,
     FLAG,
+    MORE_PROBLEMS,
     NUMBER,
     TEXT,
     TIME,
@@ -70,6 +71,7 @@ SCHEMAS: dict[str, Schema] = {
                     "problems": list_of(
                         object_of({"code": TEXT, "path": TEXT, "hint": TEXT}), "everything that is wrong"
                     ),
+                    **MORE_PROBLEMS,
                     "allowed": {
                         **WORDS,
                         "description": "what can be done instead, with an alarm whose state forbids it",

@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind import codec
-from tradewind.api.body import check_query, query_limit, query_number, read_json, read_object
+from tradewind.api.body import check_query, is_short, query_limit, query_number, read_json, read_object
 from tradewind.api.known_types import KnownTypes
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.api.waiting import Endings
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.ids import is_id, is_task_id
+from tradewind.offload import offload
 from tradewind.settings import Settings
 from tradewind.tasks.check import check_tasks
 from tradewind.tasks.control import TaskControl
@@ -47,7 +48,7 @@ class TaskRoutes:
 
     async def submit(self, request: Request) -> Response:
         raw = await read_json(request, self._settings.api.max_body_bytes)
-        accepted = (await self._accept([raw], single=True))[0]
+        accepted = (await self._accept([raw], single=True, is_short=is_short(request)))[0]
         try:
             task = await self._store.get(accepted.id)  # not through the cache: a submission should not write it
         except TaskNotFound as error:
@@ -67,11 +68,15 @@ class TaskRoutes:
         accepted = await self._accept(raws, single=False)
         return json_response({"ids": [one.id for one in accepted]}, 201)
 
-    async def _accept(self, raws: list[Any], *, single: bool) -> list[Accepted]:
+    async def _accept(self, raws: list[Any], *, single: bool, is_short: bool = False) -> list[Accepted]:
         names = {kind for raw in raws if isinstance(raw, dict) and isinstance(kind := raw.get("type"), str)}
         types = await self._types.find(names)
         now_ms, max_payload = self._store.plane.clock.now_ms(), self._settings.tasks.max_payload_bytes
-        return await self._store.submit(check_tasks(raws, types, now_ms=now_ms, max_payload=max_payload, single=single))
+        how: dict[str, Any] = {"now_ms": now_ms, "max_payload": max_payload, "single": single}
+        if single and is_short:
+            return await self._store.submit(check_tasks(raws, types, **how))
+        submissions = await offload(check_tasks, raws, types, **how)
+        return await self._store.submit(submissions)
 
     async def index(self, request: Request) -> Response:
         check_query(request, _FILTERS, repeated=frozenset({"status"}))

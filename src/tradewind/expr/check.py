@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 from collections.abc import Collection
 
@@ -11,6 +10,7 @@ from tradewind.errors import Problem
 from tradewind.expr.functions import ANY, CONSTANTS, FUNCTIONS
 from tradewind.expr.limits import INTEGER_BITS, LARGEST_INTEGER, Limits
 from tradewind.expr.source import Source
+from tradewind.problems import closest, some_of
 
 #: The name under which inputs are read whose own names are no identifiers.
 INPUTS = "inputs"
@@ -136,16 +136,16 @@ class Check:
         if self._names is None or name in self._names:
             self.inputs.add(name)
             return
-        near = difflib.get_close_matches(name[:100], sorted(self._names)[:1_000], n=1)
+        near = closest(name, self._names)
         word = {"true": "True", "false": "False", "null": "None", "none": "None"}.get(name.lower())
         if word is not None:
             hint = f"write {word}"
         elif near:
-            hint = f"did you mean {near[0]}?"
+            hint = f"did you mean {near}?"
         elif name in FUNCTIONS:
             hint = f"call the function: {name}(…)"
         else:
-            hint = f"there are: {', '.join(sorted(self._names)[:10]) or 'none'}"
+            hint = f"there are: {some_of(self._names, 10)}"
         self._problem("unknown_name", node, f"there is no input {name[:100]!r}; {hint}")
 
     def _call(self, node: ast.Call) -> None:
@@ -162,8 +162,8 @@ class Check:
         name = node.func.id
         function = FUNCTIONS.get(name)
         if function is None:
-            near = difflib.get_close_matches(name[:100], FUNCTIONS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(FUNCTIONS))}"
+            near = closest(name, FUNCTIONS)
+            hint = f"did you mean {near}?" if near else f"there are: {', '.join(sorted(FUNCTIONS))}"
             self._problem("unknown_function", node, f"there is no function {name[:100]}; {hint}")
         elif not function.least <= len(node.args) + len(node.keywords) <= function.most:
             least, most = function.least, function.most

@@ -12,6 +12,7 @@ from tradewind.flows.handles import can_feed, fits, name_of
 from tradewind.flows.spec import Edge, FlowSpec, Handle, NodeSpec, NodeType
 from tradewind.flows.syntax import read_flow
 from tradewind.flows.syntax_fields import Report, join
+from tradewind.problems import Problems
 
 MAX_NODES = 100_000
 #: Longer cycles are shown with their middle left out.
@@ -20,19 +21,19 @@ _SHOWN = 40
 
 def validate(
     document: Any, types: Mapping[str, NodeType], *, flow_id: str | None = None, max_nodes: int = MAX_NODES
-) -> tuple[FlowSpec | None, list[Problem]]:
+) -> tuple[FlowSpec | None, Problems]:
     """The flow and no problems, or no flow and all problems: those of its form first, then those of its meaning."""
     spec, problems = read_flow(document, flow_id=flow_id)
     if spec is not None:
-        problems = problems + check_flow(spec, types, max_nodes=max_nodes)
+        problems += check_flow(spec, types, max_nodes=max_nodes)
     return (None if problems else spec), problems
 
 
-def check_flow(spec: FlowSpec, types: Mapping[str, NodeType], *, max_nodes: int = MAX_NODES) -> list[Problem]:
+def check_flow(spec: FlowSpec, types: Mapping[str, NodeType], *, max_nodes: int = MAX_NODES) -> Problems:
     """Problems in the order of nodes, then of edges, then cycles. Empty names were reported by the syntax already."""
     if len(spec.nodes) > max_nodes:
         hint = f"{len(spec.nodes)} nodes; at most {max_nodes} in one flow"
-        return [Problem("too_many_nodes", "nodes", hint)]
+        return Problems([Problem("too_many_nodes", "nodes", hint)])
     return _Check(spec, types).run()
 
 
@@ -59,7 +60,7 @@ class _Check:
         self.types_of: dict[str, _Type | None] = {}  # by node id
         self.connected = {(edge.target, edge.target_handle) for edge in spec.edges}
 
-    def run(self) -> list[Problem]:
+    def run(self) -> Problems:
         first: dict[str, int] = {}
         for i, node in enumerate(self.spec.nodes):
             path = f"nodes[{i}]"

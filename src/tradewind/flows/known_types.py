@@ -20,6 +20,8 @@ from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.plane import FlowPlane
 from tradewind.flows.spec import FlowSpec, NodeType
 from tradewind.flows.syntax import read_flow
+from tradewind.offload import offload
+from tradewind.problems import Problems
 from tradewind.redis.connection import translated
 from tradewind.tasks.offers import NODE, Offers
 
@@ -120,28 +122,29 @@ class KnownTypes:
 
     async def check(
         self, document: object, flow_id: str | None = None
-    ) -> tuple[FlowSpec | None, list[Problem], dict[str, NodeType]]:
+    ) -> tuple[FlowSpec | None, Problems, dict[str, NodeType]]:
         """The flow (None if anything is wrong), all that is wrong with it, and the types it was checked against.
 
         Where live workers describe a type differently, the description with the fewest problems counts.
         """
-        spec, problems = read_flow(document, flow_id=flow_id)
+        spec, problems = await offload(read_flow, document, flow_id=flow_id)
         types = await self.all()
         if spec is None:
             return None, problems, types
         if any(node.type not in types for node in spec.nodes):
             types = await self.all(fresh=True)
-        found = check_flow(spec, types, max_nodes=self.plane.settings.max_nodes)
+        most = self.plane.settings.max_nodes
+        found = await offload(check_flow, spec, types, max_nodes=most)
         if found:
             several = await self.alternatives()
             for name in sorted({node.type for node in spec.nodes} & several.keys()):
                 for kind in several[name][1:]:
                     other = {**types, name: kind}
-                    less = check_flow(spec, other, max_nodes=self.plane.settings.max_nodes)
-                    if len(less) < len(found):
+                    less = await offload(check_flow, spec, other, max_nodes=most)
+                    if less.total < found.total:
                         found, types = less, other
-        problems = problems + found
-        problems += config_problems(spec, self.registry)
+        problems += found
+        problems += await offload(config_problems, spec, self.registry)
         problems += point_trigger.trigger_problems(spec.triggers) + alarm_trigger.trigger_problems(spec.triggers)
         return (None if problems else spec), problems, types
 
@@ -163,13 +166,13 @@ def _decoded(data: bytes, kind: type[T], name: str) -> T | None:
         return None
 
 
-def config_problems(spec: FlowSpec, registry: NodeRegistry) -> list[Problem]:
+def config_problems(spec: FlowSpec, registry: NodeRegistry) -> Problems:
     """What the node classes themselves say about their config (a wrong expression, say)."""
     fed: dict[str, list[str]] = {node.id: [*node.inputs, *node.external] for node in spec.nodes}
     for edge in spec.edges:
         if edge.target in fed and edge.target_handle not in fed[edge.target]:
             fed[edge.target].append(edge.target_handle)
-    found: list[Problem] = []
+    found = Problems()
     for i, node in enumerate(spec.nodes):
         node_class = registry.get(node.type)
         if node_class is not None:

@@ -19,6 +19,7 @@ from tradewind.flows.syntax_fields import NAME, NAME_HINT, Fields, Report, join
 from tradewind.flows.syntax_full import is_full, to_plain
 from tradewind.flows.syntax_text import read_text
 from tradewind.ids import is_id
+from tradewind.problems import Problems, left_out_of
 
 __all__ = ["parse_flow", "read_flow", "read_text"]
 
@@ -55,10 +56,11 @@ def invalid_flow(flow_id: str, problems: list[Problem]) -> Invalid:
     if len(problems) == 1:
         only = problems[0]
         return Invalid(f"{name} is not valid at {only.path}", code=only.code, hint=only.hint, problems=problems)
-    return Invalid(f"{name} has {len(problems)} problems", code="invalid_flow", hint="see problems", problems=problems)
+    count = len(problems) + left_out_of(problems)
+    return Invalid(f"{name} has {count} problems", code="invalid_flow", hint="see problems", problems=problems)
 
 
-def read_flow(document: Any, *, flow_id: str | None = None) -> tuple[FlowSpec | None, list[Problem]]:
+def read_flow(document: Any, *, flow_id: str | None = None) -> tuple[FlowSpec | None, Problems]:
     """As much of the flow as can be read, and everything that is wrong with it.
 
     With problems, the spec is only good for checking on: what could not be read is empty, at its place in the list.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.slots import parse_duration
+from tradewind.problems import Problems, closest, unknown_words
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 NAME_HINT = "letters, digits, _ and -, at most 64 characters"
@@ -18,24 +18,23 @@ _MAX_MS = 10**14
 
 
 class Report:
-    """What is wrong, in the order found. Looking for similar words is slow, so only the first ones get that help."""
+    """What is wrong, in the order found."""
 
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
-        self._guesses_left = 200
+        self.problems = Problems()
+        self.comparisons_left = 1_000
 
     def add(self, code: str, path: str, hint: str) -> None:
         self.problems.append(Problem(code, path or "$", hint))
 
     def guess(self, word: str, known: Collection[str]) -> str:
         """`did you mean "window"?` and the known words."""
-        if not self._guesses_left or len(known) > 500:
+        if len(known) > 500:
             return f"{word[:64]!r} is not known"
-        self._guesses_left -= 1
-        close = difflib.get_close_matches(word[:64], known, 1)
+        close = closest(word, known)
         words = sorted(known)
         some = ", ".join(words[:15]) + (", …" if len(words) > 15 else "")
-        return (f'did you mean "{close[0]}"? ' if close else "") + f"known: {some or 'none'}"
+        return (f'did you mean "{close}"? ' if close else "") + f"known: {some or 'none'}"
 
 
 def join(path: str, key: str) -> str:
@@ -60,9 +59,8 @@ class Fields:
         self.report.add(code, join(self.path, name), hint)
 
     def check_keys(self, known: Collection[str]) -> None:
-        for key in self.raw:
-            if key not in known:
-                self.bad("unknown_field", key, self.report.guess(key, known))
+        for key in unknown_words(self.raw, known, self.report.problems):
+            self.bad("unknown_field", key, self.report.guess(key, known))
 
     def text(self, name: str, limit: int) -> str:
         value = self.raw.get(name)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from tradewind.flows.syntax_fields import Report
+from tradewind.problems import MOST_LETTERS
 
 #: Words of editors that resemble ours.
 _EDITOR = frozenset(
@@ -37,11 +38,11 @@ def to_plain(
     edge_fields: frozenset[str],
 ) -> dict[str, Any]:
     """The same flow in the plain form, as far as it can be told; nothing of it is checked except `data.inputs`."""
-    plain = _ours(document, flow_fields)
+    plain = _ours(document, flow_fields, report)
     edges = plain.get("edges")
     connected = set()
     if isinstance(edges, list):
-        plain["edges"] = [_ours(edge, edge_fields) if isinstance(edge, dict) else edge for edge in edges]
+        plain["edges"] = [_ours(edge, edge_fields, report) if isinstance(edge, dict) else edge for edge in edges]
         for edge in plain["edges"]:
             if isinstance(edge, dict):
                 connected.add((str(edge.get("target")), str(edge.get("target_handle") or edge.get("targetHandle"))))
@@ -58,7 +59,7 @@ def _plain_node(
     node: dict[str, Any], path: str, fields: frozenset[str], connected: set[tuple[str, str]], report: Report
 ) -> dict[str, Any]:
     data = node.get("data")
-    plain = _ours(node, fields)
+    plain = _ours(node, fields, report)
     if not isinstance(data, dict):
         return plain
     for name in fields - {"id", "inputs"}:
@@ -104,8 +105,16 @@ def _values(inputs: Any, path: str, report: Report) -> dict[str, Any]:
     return values
 
 
-def _ours(raw: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    return {key: value for key, value in raw.items() if key in known or (len(key) <= 64 and _is_misspelt(key, known))}
+def _ours(raw: dict[str, Any], known: frozenset[str], report: Report) -> dict[str, Any]:
+    return {key: value for key, value in raw.items() if key in known or _looks_misspelt(key, known, report)}
+
+
+def _looks_misspelt(key: str, known: frozenset[str], report: Report) -> bool:
+    """After so many strange words in one flow they are an editor's, all of them: comparing is slow."""
+    if len(key) > MOST_LETTERS or not report.comparisons_left:
+        return False
+    report.comparisons_left -= 1
+    return _is_misspelt(key, known)
 
 
 @lru_cache(maxsize=4096)

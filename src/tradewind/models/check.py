@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tradewind.errors import Invalid, Problem
@@ -13,8 +13,11 @@ from tradewind.models.functions import EXPRESSION, FUNCTIONS, Function, Param
 from tradewind.models.graph import ordered, shown
 from tradewind.models.spec import Calculation, ModelSpec
 from tradewind.models.units import Units
+from tradewind.problems import Problems, below
 
 MAX_PARTS = 10_000
+#: Problems of all models together: each must keep one at least, for what has one is not computed.
+MOST_OF_ALL = 1_000_000
 
 
 def constants(spec: ModelSpec) -> dict[str, float]:
@@ -25,34 +28,35 @@ def constants(spec: ModelSpec) -> dict[str, float]:
 
 def read_models(
     documents: Mapping[str, Any], templates: Mapping[str, Any], units: Mapping[str, str] | None = None
-) -> tuple[dict[str, ModelSpec], list[Problem]]:
+) -> tuple[dict[str, ModelSpec], Problems]:
     """All models by name, and all problems; the paths begin with the key of the document.
 
     `units` are those of points by address, where they are known.
     """
     specs: dict[str, ModelSpec] = {}
     keys: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems = Problems(most=MOST_OF_ALL)
     for key, document in documents.items():
         spec, found = read_model(document, templates)
-        problems += _below(key, found)
+        problems += below(f"{key}.", found)
         if spec is None:
             continue
-        problems += _below(key, check_model(spec, units))
+        problems += below(f"{key}.", check_model(spec, units))
         if spec.name in specs:
             hint = f"{keys[spec.name]} has this name, too"
             problems.append(Problem("duplicate_name", f"{key}.name", hint))
         else:
             specs[spec.name], keys[spec.name] = spec, key
-    return specs, problems + check_together(specs, keys)
+    problems += check_together(specs, keys)
+    return specs, problems
 
 
-def check_model(spec: ModelSpec, units: Mapping[str, str] | None = None) -> list[Problem]:
+def check_model(spec: ModelSpec, units: Mapping[str, str] | None = None) -> Problems:
     """Problems of one model by itself."""
     return _Check(spec, units or {}).run()
 
 
-def check_together(specs: Mapping[str, ModelSpec], keys: Mapping[str, str] | None = None) -> list[Problem]:
+def check_together(specs: Mapping[str, ModelSpec], keys: Mapping[str, str] | None = None) -> Problems:
     """Problems between models: fields that there are not, circles, units. `keys`: what paths begin with, by model."""
     report = Report()
     keys = keys or {name: name for name in specs}
@@ -85,10 +89,6 @@ def check_together(specs: Mapping[str, ModelSpec], keys: Mapping[str, str] | Non
     return report.problems
 
 
-def _below(key: str, problems: Iterable[Problem]) -> list[Problem]:
-    return [Problem(p.code, f"{key}.{p.path}", p.hint) for p in problems]
-
-
 class _Check:
     def __init__(self, spec: ModelSpec, units: Mapping[str, str]) -> None:
         self.spec = spec
@@ -96,7 +96,7 @@ class _Check:
         self.report = Report()
         self.names: set[str] = set()
 
-    def run(self) -> list[Problem]:
+    def run(self) -> Problems:
         spec, report = self.spec, self.report
         for part in ("inputs", "calculations", "outputs"):
             if len(getattr(spec, part)) > MAX_PARTS:
@@ -179,7 +179,7 @@ class _Check:
             )
 
     def _params(self, calculation: Calculation, function: Function, path: str) -> None:
-        before = len(self.report.problems)
+        before = self.report.problems.total
         for name, value in calculation.params.items():
             at = f"{path}.params.{name}"
             param = function.params.get(name)
@@ -191,7 +191,7 @@ class _Check:
         for name, param in function.params.items():
             if param.is_required and calculation.params.get(name) is None:
                 self.report.add("missing_param", f"{path}.params.{name}", f"{calculation.function} needs it")
-        if calculation.function == "clamp" and len(self.report.problems) == before:
+        if calculation.function == "clamp" and self.report.problems.total == before:
             low, high = calculation.params.get("min"), calculation.params.get("max")
             if low is None and high is None:
                 self.report.add("missing_param", f"{path}.params", "clamp needs min or max, or both")

@@ -12,6 +12,7 @@ from tradewind.models.check import read_models
 from tradewind.models.document import read_model
 from tradewind.models.spec import ModelSpec
 from tradewind.models.template import check_template
+from tradewind.problems import Problems, below, nothing_stored
 
 
 class Definitions(msgspec.Struct):
@@ -21,7 +22,7 @@ class Definitions(msgspec.Struct):
     models: dict[str, Any]
     templates: dict[str, Any]
     specs: dict[str, ModelSpec]
-    problems: list[Problem]
+    problems: Problems
 
 
 def made_of(version: str, models: dict[str, Any], templates: dict[str, Any]) -> Definitions:
@@ -43,14 +44,14 @@ def plan(
     name of the model (`models[2]` while that is unknown) or with `templates.` and that of the template, unless one
     alone is put and the problem is its own.
     """
-    problems: list[Problem] = []
+    problems = Problems()
     texts: dict[str, Any] = {}
     is_alone = len(models) + len(templates) == 1
     for i, document in enumerate(templates):
         found = check_template(document)
         name = document.get("name") if isinstance(document, Mapping) else None
         where = f"templates.{name}" if isinstance(name, str) else f"templates[{i}]"
-        problems += [Problem(p.code, p.path if is_alone else f"{where}.{p.path}", p.hint) for p in found]
+        problems += below("" if is_alone else f"{where}.", found)
         if isinstance(name, str):
             texts[name] = document
     known = {name: text for name, text in now.templates.items() if name not in remove_templates} | texts
@@ -58,7 +59,7 @@ def plan(
     for i, document in enumerate(models):
         spec, found = read_model(document, known)
         if spec is None:
-            problems += [Problem(p.code, p.path if is_alone else f"models[{i}].{p.path}", p.hint) for p in found]
+            problems += below("" if is_alone else f"models[{i}].", found)
         elif spec.name in put:
             problems.append(Problem("duplicate_name", f"models[{i}].name", f"two models are called {spec.name!r}"))
         else:
@@ -72,7 +73,7 @@ def plan(
         if owner in put or problem not in before:
             problems.append(Problem(problem.code, path, problem.hint) if owner == alone else problem)
     if problems:
-        few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
-        message = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}, nothing was stored: {few}"
+        problems.left_out += max(0, wanted.problems.left_out - now.problems.left_out)
+        message = nothing_stored(problems)
         raise Invalid(message, code="bad_model", hint="correct the definitions", problems=problems)
     return wanted, put, texts

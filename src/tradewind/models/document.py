@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.errors import Invalid, Problem
+from tradewind.errors import Invalid
 from tradewind.ids import ID, is_id
 from tradewind.models.fields import ID_HINT, Fields, Report, number
 from tradewind.models.functions import EXPRESSION
 from tradewind.models.spec import Calculation, Control, Input, ModelSpec, Output
 from tradewind.models.template import expand
 from tradewind.points.address import MEASUREMENT, Address
+from tradewind.problems import Problems
 
 MODEL_FIELDS = frozenset(
     ("id", "name", "title", "description", "enabled", "template", "inputs", "calculations", "outputs", "controls",
@@ -31,7 +32,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _TARGET = re.compile(r"modsrv:([A-Za-z0-9_-]{1,64}):measurement")
 
 
-def read_model(document: Any, templates: Mapping[str, Any] | None = None) -> tuple[ModelSpec | None, list[Problem]]:
+def read_model(document: Any, templates: Mapping[str, Any] | None = None) -> tuple[ModelSpec | None, Problems]:
     """The model, as far as it can be read, and everything that is wrong with its form.
 
     None comes back only when not even its name is known.

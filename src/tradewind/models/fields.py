@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tradewind.errors import Problem
 from tradewind.ids import ID, RESERVED
+from tradewind.problems import Problems, closest, some_of, unknown_words
 
 ID_HINT = "1 to 64 letters, digits, _ or -"
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
-    names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1)
+    names = known if isinstance(known, Collection) else tuple(known)
+    close = closest(word, names)
     if close:
-        return f"did you mean {close[0]!r}?"
-    return f"{what}: {', '.join(names[:30])}" if names else f"none is {what}"
+        return f"did you mean {close!r}?"
+    return f"{what}: {some_of(names, 30)}" if names else f"none is {what}"
 
 
 class Report:
     def __init__(self) -> None:
-        self.problems: list[Problem] = []
+        self.problems = Problems()
 
     def add(self, code: str, path: str, hint: str) -> None:
         self.problems.append(Problem(code, path, hint))
@@ -41,9 +41,8 @@ class Fields:
             report.add("wrong_type", path or "document", f"{kind(document)} stands where an object must")
             return
         self.items = document
-        for name in document:
-            if name not in known:
-                report.add("unknown_field", self.at(str(name)), did_you_mean(str(name), known))
+        for name in unknown_words(document, known, report.problems):
+            report.add("unknown_field", self.at(str(name)), did_you_mean(str(name), known))
 
     def at(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name

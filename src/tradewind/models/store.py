@@ -16,10 +16,12 @@ from tradewind import codec
 from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
 from tradewind.models.definitions import Definitions, made_of, plan
 from tradewind.models.spec import Control, ModelSpec
+from tradewind.offload import offload
 from tradewind.points.address import CONTROL, MEASUREMENT
 from tradewind.points.command_check import Control as CommandTarget
 from tradewind.points.command_check import check_control
 from tradewind.points.values import ControlValue
+from tradewind.problems import few_suggestions
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
@@ -59,8 +61,8 @@ class ModelStore:
             pipe.hgetall(self._keys.models())
             pipe.hgetall(self._keys.model_templates())
             found, models, templates = await pipe.execute()
-        self._known = made_of(found.decode() if found else "0", _decoded(models), _decoded(templates))
-        return self._known
+        self._known = known = await offload(_made_of, found.decode() if found else "0", models, templates)
+        return known
 
     async def get(self, name: str) -> dict[str, Any]:
         """The definition as it was stored. Raises NotFound."""
@@ -125,7 +127,7 @@ class ModelStore:
         """All of it at once, or nothing; the models that were put. Raises Invalid naming every problem."""
         for _ in range(ATTEMPTS):
             now = await self.load()
-            wanted, put, texts = plan(now, models, remove, templates, remove_templates)
+            wanted, put, texts = await offload(plan, now, models, remove, templates, remove_templates)
             if is_new:
                 _must_be_new(now, put)
             args: list[Arg] = [now.version, len(put), len(remove), len(texts), len(remove_templates)]
@@ -142,7 +144,7 @@ class ModelStore:
 
     async def validate(self, document: Any) -> ModelSpec:
         """What `put` would make of it, without storing anything. Raises Invalid."""
-        wanted, put, _ = plan(await self.load(), [document], (), (), ())
+        wanted, put, _ = await offload(plan, await self.load(), [document], (), (), ())
         return wanted.specs[next(iter(put))]
 
     async def validate_all(
@@ -154,7 +156,7 @@ class ModelStore:
         remove_templates: Collection[str] = (),
     ) -> None:
         """What `apply` would refuse, without storing anything. Raises Invalid naming every problem."""
-        plan(await self.load(), models, remove, templates, remove_templates)
+        await offload(plan, await self.load(), models, remove, templates, remove_templates)
 
     async def set_control(self, model: str, field: str, value: float | str, source: str) -> ControlValue:
         """Write a control value (not to the device: that is what commands are for) and publish it.
@@ -203,6 +205,11 @@ class ModelStore:
         kinds = (MEASUREMENT, CONTROL)
         makers = (keys.model_values, keys.model_ts, keys.model_quality, keys.model_mark)
         return tuple(make(model, kind) for model in models for kind in kinds for make in makers)
+
+
+def _made_of(version: str, models: Mapping[bytes, bytes], templates: Mapping[bytes, bytes]) -> Definitions:
+    with few_suggestions():
+        return made_of(version, _decoded(models), _decoded(templates))
 
 
 def _decoded(stored: Mapping[bytes, bytes]) -> dict[str, Any]:

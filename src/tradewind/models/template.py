@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tradewind.errors import Problem
 from tradewind.ids import ID
 from tradewind.models.fields import Fields, Report, did_you_mean, kind, number
+from tradewind.problems import Problems
 
 TEMPLATE_FIELDS = frozenset(
     ("name", "title", "description", "properties", "inputs", "calculations", "outputs", "controls")
@@ -24,7 +24,7 @@ _MARK = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 TYPES = ("number", "integer", "text", "boolean")
 
 
-def check_template(document: Any) -> list[Problem]:
+def check_template(document: Any) -> Problems:
     """What can be known without an instance: its properties, and that it uses no others."""
     report = Report()
     fields = Fields(document, "", report, TEMPLATE_FIELDS)
@@ -106,7 +106,7 @@ def _type_of(default: Any) -> str:
 
 def _values(declared: Mapping[str, Fields], instance: Fields, report: Report) -> dict[str, Any] | None:
     """None when one is missing or wrong: filling in would only lead to further complaints."""
-    before = len(report.problems)
+    before = report.problems.total
     given = instance.object("properties")
     for name in given:
         if name not in declared:
@@ -119,7 +119,7 @@ def _values(declared: Mapping[str, Fields], instance: Fields, report: Report) ->
             report.add("missing_property", path, f"the template {instance.text('template')!r} needs it")
         elif _check_value(about, value, path, report):
             values[name] = value
-    return values if len(report.problems) == before else None
+    return values if report.problems.total == before else None
 
 
 def _check_value(about: Fields, value: Any, path: str, report: Report) -> bool:

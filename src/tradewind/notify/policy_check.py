@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from tradewind.ids import ID
 from tradewind.notify.message import LEVELS, level_of
 from tradewind.notify.policy import Match, Policy, QuietHours, Route, Step, Target
 from tradewind.notify.secret import MASK, is_masked, masked
+from tradewind.problems import Problems, closest, unknown_words
 
 T = TypeVar("T", bound=msgspec.Struct)
 MAX_TARGETS = 200
@@ -33,7 +33,7 @@ def read_policy(document: Any, stored: Policy, guard: Guard) -> Policy:
     policy, problems = _Reader(stored, guard).read(document)
     if problems:
         first = problems[0]
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        more = f" (and {problems.total - 1} more)" if problems.total > 1 else ""
         message = f"the notification policy is wrong at {first.path}: {first.hint}{more}"
         raise Invalid(message, code="bad_policy", hint="correct what is listed", problems=problems)
     return policy
@@ -43,9 +43,9 @@ class _Reader:
     def __init__(self, stored: Policy, guard: Guard) -> None:
         self._stored = stored
         self._guard = guard
-        self.problems: list[Problem] = []
+        self.problems = Problems()
 
-    def read(self, document: Any) -> tuple[Policy, Sequence[Problem]]:
+    def read(self, document: Any) -> tuple[Policy, Problems]:
         whole = self._fields(
             Policy, document, "", {"targets": Any, "routes": Any, "quiet_hours": Any, "escalation": Any}
         )
@@ -175,8 +175,8 @@ class _Reader:
             self._add("no_target", f"{path}.targets", "name at least one target")
         for i, name in enumerate(names):
             if name not in targets:
-                close = difflib.get_close_matches(name, targets, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else "there is no such target"
+                close = closest(name, targets)
+                hint = f"did you mean {close!r}?" if close else "there is no such target"
                 self._add("unknown_target", f"{path}.targets[{i}]", hint)
 
     def _level(self, found: dict[str, Any], name: str, path: str) -> None:
@@ -201,17 +201,16 @@ class _Reader:
         hints = get_type_hints(kind, include_extras=True) | dict(types or {})
         fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
         found: dict[str, Any] = {}
-        for name, value in item.items():
-            at = f"{path}.{name}" if path else str(name)
-            field = fields.get(name)
-            if field is None:
-                close = difflib.get_close_matches(str(name), fields, n=1)
-                self._add(
-                    "unknown_field", at, f"did you mean {close[0]!r}?" if close else f"known: {', '.join(fields)}"
-                )
+        for name in unknown_words(item, fields, self.problems):
+            close = closest(str(name), fields)
+            hint = f"did you mean {close!r}?" if close else f"known: {', '.join(fields)}"
+            self._add("unknown_field", f"{path}.{name}" if path else str(name), hint)
+        for name, field in fields.items():
+            if name not in item:
                 continue
+            at = f"{path}.{name}" if path else name
             try:
-                found[field.name] = msgspec.convert(value, hints[field.name])
+                found[field.name] = msgspec.convert(item[name], hints[field.name])
             except msgspec.ValidationError as error:
                 text, _, place = str(error).partition(" - at `$")
                 self._add("bad_value", at + place.rstrip("`"), text)

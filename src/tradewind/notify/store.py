@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +20,7 @@ from tradewind.notify.policy import Policy
 from tradewind.notify.policy_check import read_policy
 from tradewind.notify.secret import masked, masked_headers
 from tradewind.notify.services import problem_of
+from tradewind.offload import offload
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 
@@ -214,11 +214,11 @@ class NotifyStore:
             return text, Policy()
 
     async def _checked(self, document: Any, stored: Policy) -> Policy:
-        policy = read_policy(document, stored, guard_of(self._plane.settings))
+        policy = await offload(read_policy, document, stored, guard_of(self._plane.settings))
         problems = []
         for name, target in policy.targets.items():
             if not target.url.lower().startswith(("http://", "https://")):
-                problem = await asyncio.to_thread(problem_of, target.url)
+                problem = await offload(problem_of, target.url)
                 if problem:
                     problems.append(Problem("bad_url", f"targets.{name}.url", problem))
         if problems:

@@ -16,11 +16,12 @@ import msgspec
 
 from tradewind import codec
 from tradewind.ids import short_random
+from tradewind.offload import offload
 from tradewind.points.address import KINDS, MODEL_KINDS, Address
 from tradewind.points.batch import MAX_POINTS, Formats, Line
 from tradewind.points.batch import Batch as Batch
 from tradewind.points.batch import Written as Written
-from tradewind.points.board_read import BoardReader, Describe
+from tradewind.points.board_read import MANY, BoardReader, Describe
 from tradewind.points.board_read import PointValue as PointValue
 from tradewind.points.board_watch import Change as Change
 from tradewind.points.board_watch import watch
@@ -50,7 +51,10 @@ class Board(BoardReader):
 
         Atomic up to 10,000 points (in a cluster: of one channel), beyond that in pieces. Safe to repeat.
         """
-        lines = self._formats.lines(batches)
+        if sum(len(batch.values) for batch in batches) < MANY:
+            lines = self._formats.lines(batches)
+        else:
+            lines = await offload(self._formats.lines, batches)
         if not lines:
             return Written()
         await self._note(lines)
@@ -124,8 +128,9 @@ class Board(BoardReader):
     async def _send(self, channel: str, lines: Sequence[Line]) -> Written:
         """One call after the other: each may have to be repeated, and knows only its own last write."""
         scripts = self.plane.at(channel).scripts
-        parts = [self._packed(part, channel) for part in _calls(lines)]
-        return _sum([Written(*await scripts.run("board_write", *part)) for part in parts])
+        return _sum(
+            [Written(*await scripts.run("board_write", *self._packed(part, channel))) for part in _calls(lines)]
+        )
 
     def _packed(self, lines: Sequence[Line], channel: str) -> tuple[list[str], list[Arg]]:
         plane = self.plane

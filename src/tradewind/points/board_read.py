@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tradewind.offload import offload
 from tradewind.points.address import Address, channel_of
 from tradewind.points.board_point import Describe as Describe
 from tradewind.points.board_point import Moment, points_of
@@ -17,6 +18,9 @@ from tradewind.points.spec import Kind
 #: Points of a hash that the server packs in one go, for about a millisecond a thousand.
 PACKED_POINTS = 10_000
 Hash = dict[str, str]
+Columns = tuple[Hash, Hash | str, Hash, int]
+#: Points that are put together where they are asked for; more of them beside other work.
+MANY = 2_000
 _decode = msgspec.msgpack.Decoder(list[str]).decode
 
 
@@ -106,11 +110,19 @@ class BoardReader:
             columns = None
         if columns is None:
             return await self._read_plain(channel, keys)
-        now, found = self._now(reply), []
+        now = self._now(reply)
+        if sum(len(values) for values, *_ in columns) < MANY:
+            return self._points_of(keys, columns, now, is_numbered=bool(channel))
+        return await offload(self._points_of, keys, columns, now, is_numbered=bool(channel))
+
+    def _points_of(
+        self, keys: Sequence[str], columns: Sequence[Columns], now: int, *, is_numbered: bool
+    ) -> list[PointValue]:
+        found: list[PointValue] = []
         for key, (values, times, words, answered) in zip(keys, columns, strict=True):
             if values:
                 moment = Moment(now, answered, self._stale_ms)
-                found += self._points(key, values, times, words, moment, is_numbered=bool(channel))
+                found += self._points(key, values, times, words, moment, is_numbered=is_numbered)
         return found
 
     async def _read_plain(self, channel: str, keys: Sequence[str]) -> list[PointValue]:
@@ -119,7 +131,11 @@ class BoardReader:
         for key in keys:
             commands += [("HGETALL", name) for name in self._names(key)[:3]]
             commands += self._status(key)
-        replies = iter(await self.plane.at(channel).ask_raw(commands))
+        replies = await self.plane.at(channel).ask_raw(commands)
+        return await offload(self._plain_points, channel, keys, replies)
+
+    def _plain_points(self, channel: str, keys: Sequence[str], answers: Sequence[Any]) -> list[PointValue]:
+        replies = iter(answers)
         now = self._now(next(replies))
         found: list[PointValue] = []
         for key in keys:
@@ -186,7 +202,7 @@ def _hash(reply: Sequence[bytes]) -> Hash:
     return {name.decode(): value.decode(errors="replace") for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
-def _columns(values: bytes, times: bytes, words: bytes, answered: bytes) -> tuple[Hash, Hash | str, Hash, int]:
+def _columns(values: bytes, times: bytes, words: bytes, answered: bytes) -> Columns:
     """Of one hash, as board_read gives it."""
     time = times.decode() if times[:1].isdigit() else _unpacked(times)
     return _unpacked(values), time, _unpacked(words), int(answered) if answered.isdigit() else 0

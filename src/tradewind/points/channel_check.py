@@ -27,6 +27,7 @@ from tradewind.points.table_columns import (
     whole,
 )
 from tradewind.points.tables import did_you_mean
+from tradewind.problems import Problems
 
 #: What a driver thinks of a channel; see `Driver.check`.
 Check = Callable[[ChannelSpec], Sequence[Problem]]
@@ -47,7 +48,7 @@ _DEFAULTS: Final = {
 
 def validate_channel(document: Any, *, check: Check | None = None) -> ChannelSpec:
     """Raises Invalid with all problems. `check` is asked only when the document itself is sound."""
-    problems: list[Problem] = []
+    problems = Problems()
 
     def add(code: str, path: str, hint: str) -> None:
         problems.append(Problem(code, path, hint))

@@ -13,6 +13,7 @@ import structlog
 
 from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
 from tradewind.ids import short_random
+from tradewind.offload import offload
 from tradewind.points.address import is_number
 from tradewind.points.channel_check import validate_channel as validate_channel
 from tradewind.points.spec import ChannelSpec
@@ -29,6 +30,8 @@ BATCH = 50
 _WORD = "word"
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder(ChannelSpec)
+#: Bytes of definitions that are decoded where they are asked for.
+LONG = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,9 @@ class ChannelChange:
 
 def channel_document(channel: ChannelSpec) -> dict[str, Any]:
     """The channel as the document that `validate_channel` takes; what is at its default is left out."""
-    document: dict[str, Any] = msgspec.to_builtins(channel)
-    return {**document, "protocol": channel.protocol, "points": list(document.get("points", ()))}
+    document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(channel, points=()))
+    points = [msgspec.to_builtins(point) for point in channel.points]  # one by one: all of them take long
+    return {**document, "protocol": channel.protocol, "points": points}
 
 
 def version_of(channel: ChannelSpec) -> str:
@@ -68,7 +72,7 @@ class ChannelStore:
         for start in range(0, len(channels), BATCH):
             args: list[Arg] = [expected, short_random()]
             for channel in channels[start : start + BATCH]:
-                data = _encoder.encode(channel)
+                data = await offload(_encoder.encode, channel)
                 args += [channel.id, data, _version(data)]
             ok, *rest = await self._scripts.run("channel_put", self._keys, args)
             if not ok:
@@ -88,7 +92,9 @@ class ChannelStore:
             return []
         with translated(self._link):
             texts = await self._redis.hmget(self._keys[0], list(channel_ids))
-        return [_decode(name, text) for name, text in zip(channel_ids, texts, strict=True)]
+        if sum(len(text or b"") for text in texts) < LONG:
+            return [_decode(name, text) for name, text in zip(channel_ids, texts, strict=True)]
+        return [await offload(_decode, name, text) for name, text in zip(channel_ids, texts, strict=True)]
 
     async def get_readable(self, channel_ids: Sequence[str]) -> list[ChannelSpec]:
         """Those that are there and can be read: one broken definition holds up nobody, and is logged."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
 from tradewind.errors import Invalid, Problem, TradewindError, Unavailable
 from tradewind.points.driver import Driver
 from tradewind.points.spec import ChannelSpec
+from tradewind.problems import closest
 
 GROUP = "tradewind.drivers"
 #: Values of such a channel are sent to the API; it has no driver.
@@ -67,5 +67,5 @@ class DriverRegistry:
         return self.get(channel.protocol)(channel)
 
     def _hint(self, protocol: str) -> str:
-        close = difflib.get_close_matches(protocol[:64].lower(), self.names(), 1)
-        return (f'did you mean "{close[0]}"? ' if close else "") + f"known: {', '.join(self.names())}"
+        close = closest(protocol.lower(), self.names())
+        return (f'did you mean "{close}"? ' if close else "") + f"known: {', '.join(self.names())}"

@@ -7,7 +7,6 @@ header has most of. Empty lines and lines that begin with `#` are skipped, as ar
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 
 from tradewind.errors import Problem
 from tradewind.points.table_columns import IGNORED_COLUMNS, BadCell, Column, any_scalar
+from tradewind.problems import closest
 
 #: More lines than that in one cell are a quotation mark that somebody forgot.
 MAX_CELL_LINES = 20
@@ -61,8 +61,8 @@ class Table:
 
 def did_you_mean(word: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """`did you mean "scale"? `, or nothing."""
-    close = difflib.get_close_matches(word[:64].lower(), sorted(known), 1, cutoff)
-    return f'did you mean "{close[0]}"? ' if close else ""
+    close = closest(word.lower(), sorted(known), cutoff)
+    return f'did you mean "{close}"? ' if close else ""
 
 
 def read_table(

@@ -22,7 +22,7 @@ from tradewind.rules.verdict import BAD, GOOD, STALE, UNCERTAIN
 
 #: Rows read at once, and how many bad ones are named at most.
 PIECE = 50_000
-MAX_PROBLEMS = 1_000
+MAX_PROBLEMS = 100
 _WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD, "stale": STALE}
 _WORDS |= {str(word): word for word in (GOOD, UNCERTAIN, BAD, STALE)}
 _HINTS = {

@@ -10,6 +10,7 @@ import msgspec
 from tradewind import codec
 from tradewind.clock import from_iso
 from tradewind.errors import Conflict, Invalid, Problem
+from tradewind.problems import Problems, below, nothing_stored
 from tradewind.rules.document import read_rule
 from tradewind.rules.groups import read_group
 from tradewind.rules.spec import BUILT_IN, CreateAlarm, Rule
@@ -129,17 +130,17 @@ def plan(
         raise Invalid(message, code="too_many", hint=f"change at most {MAX_CHANGE} at once")
     if is_new:
         _must_be_new(now, rules, groups)
-    change, problems = Change(dropped=list(remove_groups)), list[Problem]()
+    change, problems = Change(dropped=list(remove_groups)), Problems()
     put = _plan_groups(change, now, at_iso, groups, problems, is_new=is_new)
     known = (set(now.groups) - set(remove_groups)) | put
     seen: set[str] = set()
     for i, document in enumerate(rules):
         spec, found = read_rule(document)
-        found = [*found, *_around(document, known, seen)]
+        found += _around(document, known, seen)
         if spec is not None and sum(isinstance(action, CreateAlarm) for action in spec.actions) > 1:
             found.append(Problem("two_alarms", "actions", "a rule has one open alarm: write one create_alarm"))
         path = f"rules[{i}]." if len(rules) > 1 else ""
-        problems += [Problem(p.code, f"{path}{p.path}", p.hint) for p in found]
+        problems += below(path, found)
         if spec is not None:
             change.specs.append(spec)
             _plan_rule(change, now, at_iso, document, spec, is_new=is_new)
@@ -148,9 +149,7 @@ def plan(
             word = "" if rule_id in BUILT_IN else "deleted"
             change.gone.append((rule_id, now.rules[rule_id].get("group_id") or "", word))
     if problems:
-        few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])
-        message = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}, nothing was stored: {few}"
-        raise Invalid(message, code="bad_rule", hint="correct the rules", problems=problems)
+        raise Invalid(nothing_stored(problems), code="bad_rule", hint="correct the rules", problems=problems)
     return change
 
 
@@ -194,13 +193,13 @@ def _alarms(spec: Rule) -> bool:
 
 
 def _plan_groups(
-    change: Change, now: Definitions, at_iso: str, groups: Sequence[Any], problems: list[Problem], *, is_new: bool
+    change: Change, now: Definitions, at_iso: str, groups: Sequence[Any], problems: Problems, *, is_new: bool
 ) -> set[str]:
     put: set[str] = set()
     for i, document in enumerate(groups):
         path = f"groups[{i}]." if len(groups) > 1 else ""
         group, found = read_group(document)
-        problems += [Problem(p.code, f"{path}{p.path}", p.hint) for p in found]
+        problems += below(path, found)
         if found:
             continue
         old = now.groups.get(group["id"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tradewind.clock import from_iso
-from tradewind.errors import Problem
 from tradewind.models.fields import Fields, Report
+from tradewind.problems import Problems
 from tradewind.rules.action_reading import ActionReader
 from tradewind.rules.condition_reading import ConditionReader
 from tradewind.rules.document_fields import choice, delay, hysteresis, milliseconds
@@ -22,7 +22,7 @@ MAX_PRIORITY = 1_000_000
 MAX_TEXT = 4_000
 
 
-def read_rule(document: Any) -> tuple[Rule | None, list[Problem]]:
+def read_rule(document: Any) -> tuple[Rule | None, Problems]:
     """The rule, or None and everything that is wrong with it; paths such as `conditions[0].value`."""
     report = Report()
     fields = Fields(document, "", report, RULE_FIELDS)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tradewind.errors import Problem
 from tradewind.ids import is_id
+from tradewind.problems import Problems, unknown_words
 
 MAX_TEXT = 1000
 #: In this order they stand in Redis.
@@ -17,11 +18,9 @@ def read_group(document: Any) -> tuple[dict[str, Any], list[Problem]]:
     """What a group says of itself (id, name, description), and everything that is wrong with it."""
     if not isinstance(document, Mapping):
         return {}, [Problem("not_an_object", "", "write a group as an object with id and name")]
-    problems = [
-        Problem("unknown_field", str(name), f"a group has {', '.join(FIELDS)}")
-        for name in document
-        if name not in FIELDS
-    ]
+    problems = Problems()
+    for name in unknown_words(document, FIELDS, problems):
+        problems.append(Problem("unknown_field", str(name), f"a group has {', '.join(FIELDS)}"))
     group_id = document.get("id")
     if not isinstance(group_id, str) or not is_id(group_id):
         problems.append(Problem("bad_id", "id", "letters, digits, _ and -, at most 64, no reserved word"))

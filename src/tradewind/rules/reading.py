@@ -8,6 +8,7 @@ from typing import Any
 
 from tradewind.errors import NotFound, Problem
 from tradewind.ids import ID
+from tradewind.offload import offload
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 from tradewind.rules.definitions import Definitions, stored
@@ -19,6 +20,8 @@ ATTEMPTS = 3
 #: Rules read with one command.
 PIECE = 1000
 Documents = list[dict[str, Any]]
+#: What each rule's text means.
+Read = dict[str, tuple[bytes, Rule | None, list[Problem]]]
 
 
 class RuleReader:
@@ -27,7 +30,7 @@ class RuleReader:
         self._keys = keys
         self._redis: Any = link.client
         self._known = Definitions()
-        self._read: dict[str, tuple[bytes, Rule | None, list[Problem]]] = {}
+        self._read: Read = {}
 
     async def version(self) -> str:
         with translated(self._link):
@@ -47,22 +50,27 @@ class RuleReader:
             rules = await self._documents(self._keys.rules(), self._keys.rule)
             groups = await self._documents(self._keys.rule_groups(), self._keys.rule_group)
             if attempt == ATTEMPTS - 1 or version == await self.version():
-                self._known = self._made_of(version, rules, groups)
+                self._known, self._read = await offload(self._made_of, version, rules, groups)
                 break
         return self._known
 
     async def about(self, rule_ids: Iterable[str]) -> Definitions:
         """Only these rules, of those that there are, and all groups, as they are now: what it takes to change them."""
         wanted = [name for name in dict.fromkeys(rule_ids) if ID.fullmatch(name)]
+        rules = await self._texts(wanted, self._keys.rule)
+        groups = await self._documents(self._keys.rule_groups(), self._keys.rule_group)
+        return await offload(self._made_about, rules, groups)
+
+    def _made_about(self, rules: dict[str, bytes], groups: dict[str, bytes]) -> Definitions:
         found = Definitions("", {}, {}, {}, [], {})
-        for rule_id, text in (await self._texts(wanted, self._keys.rule)).items():
+        for rule_id, text in rules.items():
             document, unusable = stored(rule_id, text)
             before = self._read.get(rule_id)
             if before is None or before[0] != text:  # reading one anew costs a lot more than all the rest
                 before = (text, None, unusable) if unusable else (text, *read_rule(document))
             found.add(rule_id, document, before[1], before[2])
             found.signs[f"rule:{rule_id}"] = hashlib.sha1(text).hexdigest()
-        for name, text in (await self._documents(self._keys.rule_groups(), self._keys.rule_group)).items():
+        for name, text in groups.items():
             found.groups[name] = stored(name, text)[0]
             found.signs[f"group:{name}"] = hashlib.sha1(text).hexdigest()
         return found
@@ -114,9 +122,9 @@ class RuleReader:
             counts[group] = counts.get(group, 0) + 1
         return [{**now.groups[name], "rules": counts.get(name, 0)} for name in sorted(now.groups)]
 
-    def _made_of(self, version: str, rules: dict[str, bytes], groups: dict[str, bytes]) -> Definitions:
+    def _made_of(self, version: str, rules: dict[str, bytes], groups: dict[str, bytes]) -> tuple[Definitions, Read]:
         made = Definitions(version, {}, {name: stored(name, text)[0] for name, text in groups.items()}, {}, [])
-        read: dict[str, tuple[bytes, Rule | None, list[Problem]]] = {}
+        read: Read = {}
         for rule_id, text in rules.items():
             before = self._read.get(rule_id)
             document = self._known.rules.get(rule_id)
@@ -125,8 +133,7 @@ class RuleReader:
                 before = (text, None, unusable) if unusable else (text, *read_rule(document))
             read[rule_id] = before
             made.add(rule_id, document, before[1], before[2])
-        self._read = read
-        return made
+        return made, read
 
     async def _documents(self, index: str, name: Any) -> dict[str, bytes]:
         with translated(self._link):

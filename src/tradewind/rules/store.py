@@ -15,6 +15,7 @@ import msgspec
 
 from tradewind.clock import Clock, iso
 from tradewind.errors import Conflict, Unavailable
+from tradewind.offload import offload
 from tradewind.redis.connection import Link
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
@@ -73,7 +74,7 @@ class RuleStore(RuleReader):
                 raise Conflict(message, code="group_has_rules", hint="remove them with it (cascade) or ungroup them")
             gone = [document["id"] for document in inside] if rules == "cascade" else []
             moved = [{**document, "group_id": ""} for document in inside] if rules == "ungroup" else []
-            if await self._store(now, plan(now, self._now_iso(), moved, gone, (), [group_id])):
+            if await self._store(now, await offload(plan, now, self._now_iso(), moved, gone, (), [group_id])):
                 return
 
     async def switch_group(self, group_id: str, *, is_on: bool) -> tuple[Documents, list[str]]:
@@ -110,7 +111,7 @@ class RuleStore(RuleReader):
         """As `apply`; all that is known of what was stored."""
         async for _ in _attempts():
             now = await self.about((*_ids_of(rules), *remove))
-            change = plan(now, self._now_iso(), rules, remove, groups, is_new=is_new)
+            change = await offload(plan, now, self._now_iso(), rules, remove, groups, is_new=is_new)
             if await self._store(now, change):
                 break
         return change
@@ -118,7 +119,7 @@ class RuleStore(RuleReader):
     async def check(self, rules: Sequence[Any], remove: Collection[str] = (), groups: Sequence[Any] = ()) -> list[Rule]:
         """As `apply`, without storing anything; what the rules mean. Raises Invalid, Conflict."""
         now = await self.about((*_ids_of(rules), *remove))
-        return plan(now, self._now_iso(), rules, remove, groups).specs
+        return (await offload(plan, now, self._now_iso(), rules, remove, groups)).specs
 
     async def validate(self, document: Any) -> Rule:
         """What `put` would make of it, without storing anything. Raises Invalid, Conflict."""

@@ -13,6 +13,7 @@ from tradewind import codec
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.ids import IDEMPOTENCY_KEY, is_id, is_task_id, new_ids
+from tradewind.problems import Problems, unknown_words
 from tradewind.tasks.function import Signature
 from tradewind.tasks.offers import NODE, Offer
 from tradewind.tasks.record import Request, Submission
@@ -48,7 +49,7 @@ class _Reader:
     def __init__(self, raw: Mapping[str, Any], path: str) -> None:
         self.raw = raw
         self.path = path
-        self.problems: list[Problem] = []
+        self.problems = Problems()
 
     def bad(self, code: str, field: str, hint: str) -> None:
         self.problems.append(Problem(code, f"{self.path}{field}", hint))
@@ -95,14 +96,14 @@ class _Reader:
 
 def check_task(
     raw: Any, types: Mapping[str, Signature], *, now_ms: int, max_payload: int, path: str = "", new_id: str
-) -> tuple[Submission | None, list[Problem]]:
+) -> tuple[Submission | None, Problems]:
     """One raw task against the known types; a Submission, or the problems."""
     if not isinstance(raw, Mapping):
-        return None, [Problem("not_an_object", path.rstrip(".") or "$", 'give an object such as {"type": "echo"}')]
+        problem = Problem("not_an_object", path.rstrip(".") or "$", 'give an object such as {"type": "echo"}')
+        return None, Problems([problem])
     read = _Reader(raw, path)
-    for field in raw:
-        if field not in FIELDS:
-            read.bad("unknown_field", str(field)[:64] or '""', f"known fields: {', '.join(sorted(FIELDS))}")
+    for field in unknown_words(raw, FIELDS, read.problems):
+        read.bad("unknown_field", str(field)[:64] or '""', f"known fields: {', '.join(sorted(FIELDS))}")
     kind = raw.get("type")
     signature = None
     if not isinstance(kind, str) or not is_id(kind):
@@ -189,11 +190,12 @@ def check_task(
         line = codec.encode(request)
         is_lossy = codec.lost_non_finite(request, line)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        return None, [Problem("not_json", f"{path}args", f"arguments must be JSON: {error}")]
+        return None, Problems([Problem("not_json", f"{path}args", f"arguments must be JSON: {error}")])
     if is_lossy:
-        return None, [Problem("not_finite", f"{path}args", "NaN and Infinity are not JSON")]
+        return None, Problems([Problem("not_finite", f"{path}args", "NaN and Infinity are not JSON")])
     if len(line) > max_payload:
-        return None, [Problem("too_large", f"{path}args", f"{len(line)} bytes of arguments; at most {max_payload}")]
+        hint = f"{len(line)} bytes of arguments; at most {max_payload}"
+        return None, Problems([Problem("too_large", f"{path}args", hint)])
     submission = Submission(
         id=task_id,
         type=kind,
@@ -203,7 +205,7 @@ def check_task(
         delay_ms=round(delay_s * 1000),
         eta_ms=eta_ms,
     )
-    return submission, []
+    return submission, Problems()
 
 
 def check_plain(
@@ -247,7 +249,7 @@ def check_tasks(
             f"{len(raws)} tasks in one batch", code="batch_too_large", hint=f"send at most {MAX_BATCH} at once"
         )
     submissions: list[Submission] = []
-    problems: list[Problem] = []
+    problems = Problems()
     seen: set[str] = set()
     for index, (raw, new_id) in enumerate(zip(raws, new_ids(len(raws)), strict=True)):
         path = "" if single else f"tasks[{index}]."
@@ -259,12 +261,12 @@ def check_tasks(
             seen.add(submission.id)
             submissions.append(submission)
     if problems:
-        what = "the task is not valid" if single else f"{len(problems)} problems in {len(raws)} tasks"
+        what = "the task is not valid" if single else f"{problems.total} problems in {len(raws)} tasks"
         raise Invalid(
             what,
             code=problems[0].code if len(problems) == 1 else "invalid_task",
             hint=problems[0].hint if len(problems) == 1 else "see problems",
-            problems=problems[:100],
+            problems=problems,
         )
     return submissions
 

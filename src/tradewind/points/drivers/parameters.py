@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from tradewind.errors import Problem
+from tradewind.problems import Problems, closest, unknown_words
 
 
 def whole_numbers(given: Mapping[str, Any], bounds: Mapping[str, tuple[int, int]]) -> list[Problem]:
@@ -20,10 +20,9 @@ def whole_numbers(given: Mapping[str, Any], bounds: Mapping[str, tuple[int, int]
 
 
 def unknown_names(given: Mapping[str, Any], known: Collection[str], where: str = "parameters") -> list[Problem]:
-    found = []
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            found.append(Problem("unknown_parameter", f"{where}.{name}", hint))
+    found = Problems()
+    for name in unknown_words(given, known, found):
+        close = closest(str(name), known)
+        hint = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+        found.append(Problem("unknown_parameter", f"{where}.{name}", hint))
     return found
