@@ -174,3 +174,14 @@ async def test_what_is_no_entry_is_counted(room: BoardRoom) -> None:
     batch = await reader.read()
     assert batch is not None and seen(batch) == [1, 2] and batch.unreadable == 3
     await reader.close()
+
+
+async def test_a_loss_that_is_told_without_an_entry_is_not_counted_again(link: Link, key_prefix: str) -> None:
+    async with board_room(link, key_prefix, Clock(), feed_max_bytes=1) as room:
+        assert await missed_of(room) == (0, [])
+        await write(room, *range(1, 21))
+        assert (await trim_feed(room.plane)).missed == {"history": 20}
+        assert await missed_of(room) == (20, [])
+        assert await missed_of(room) == (0, [])
+        await write(room, 21)
+        assert await missed_of(room) == (0, [21])

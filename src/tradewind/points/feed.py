@@ -132,9 +132,11 @@ class FeedReader:
         self._start = start
         self._at: dict[str, str] = {}
         self._known_missed = 0
-        # Of each feed: how many of all entries ever written are behind `_at`, and which number of missed ones is in it.
+        # Of each feed: how many of all entries ever written are behind `_at`, which number of missed ones is in it, and
+        # which one was told in a batch.
         self._passed: dict[str, int] = {}
         self._passed_missed: dict[str, int] = {}
+        self._told_missed: dict[str, int] = {}
         self._is_open = False
         self._client: redis.asyncio.Redis | None = None
 
@@ -157,7 +159,7 @@ class FeedReader:
                 self._at[channel] = f"{floor[0]}-{floor[1]}"
         known = Missed.of(self.name, cursors, "#missed")
         self._known_missed = known.total
-        self._passed, self._passed_missed = {}, {}
+        self._passed, self._passed_missed, self._told_missed = {}, {}, {}
         for channel in channels:
             read = cursors.get(f"{field_of(self.name, channel)}#read")
             if read is None and channel and not is_new and self._at[channel] == BEFORE_ALL:
@@ -180,6 +182,7 @@ class FeedReader:
             min(max(whole(read) or count.added, count.gone), count.added) if exact is None else exact
         )
         self._passed_missed[channel] = missed
+        self._told_missed[channel] = missed - max(unknown, 0) - told
 
     async def _register(self, missed: int, channels: list[str]) -> None:
         tails = await asyncio.gather(*(self._tail(channel) for channel in channels))
@@ -315,11 +318,10 @@ class FeedReader:
 
     def _pass(self, channel: str, rows: int, missed: int) -> list[str]:
         """What is to be stored of how far a feed is read: nothing when that has not changed."""
-        more = missed - self._passed_missed[channel]
-        if not rows and not more:
+        if not rows and missed == self._told_missed[channel]:
             return []
-        self._passed[channel] += rows + more
-        self._passed_missed[channel] = missed
+        self._passed[channel] += rows + missed - self._passed_missed[channel]
+        self._passed_missed[channel] = self._told_missed[channel] = missed
         field = field_of(self.name, channel)
         told = [f"{field}#read", str(self._passed[channel])]
         return [*told, f"{field}#missed", str(missed)] if channel else told
