@@ -42,6 +42,9 @@ def _split(value: Any) -> Any:
 Words = Annotated[list[str], BeforeValidator(_split)]
 
 
+_HOST_NAME = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+
+
 def _check_places(entries: list[str]) -> list[str]:
     for entry in entries:
         if "/" in entry:
@@ -49,8 +52,16 @@ def _check_places(entries: list[str]) -> list[str]:
     return entries
 
 
+def _check_names(names: list[str]) -> list[str]:
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is no name of a host: write it without scheme, port and wildcard")
+    return [name.lower() for name in names]
+
+
 #: Hosts, addresses and networks (`10.0.0.0/8`) that a guard lets through.
 Places = Annotated[Words, AfterValidator(_check_places)]
+HostNames = Annotated[Words, AfterValidator(_check_names)]
 Count = Annotated[int, Field(gt=0)]
 CountOrNone = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -276,6 +287,7 @@ class ApiSettings(_Group):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8400
     insecure: bool = False
+    allowed_hosts: HostNames = []
     max_body_bytes: Count = 2_000_000
 
 

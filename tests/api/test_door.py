@@ -26,12 +26,51 @@ async def test_another_host_is_421_also_for_the_page_and_the_stream(client: Asyn
         assert (answer.status_code, answer.json()["error"]["code"]) == (421, "wrong_host")
 
 
-async def test_a_station_on_all_addresses_serves_any_host(redis_7: Any, key_prefix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
+async def test_a_station_on_any_address_serves_only_its_names(
+    redis_7: Any, key_prefix: str, tmp_path: Path, host: str
+) -> None:
+    names = ["Station.example.com", "[2001:db8::1]"]
     async with (
-        small_station(redis_7.url, key_prefix, tmp_path, host="0.0.0.0", insecure=True) as station,
+        small_station(redis_7.url, key_prefix, tmp_path, host=host, insecure=True, allowed_hosts=names) as station,
         ask(create_app(station)) as client,
     ):
-        assert (await client.get("/health", headers={"Host": "station.example"})).status_code == 200
+        for name in ("station.example.com:8400", "STATION.example.com", "[2001:DB8::1]:8400", "127.0.0.1", "localhost"):
+            assert (await client.get("/health", headers={"Host": name})).status_code == 200, name
+        assert (await client.get("/health", headers={"Host": "192.0.2.7"})).status_code == (
+            200 if host[0] == "1" else 421
+        )
+        for name in ("evil.example", "0.0.0.0", "[::]", "x.station.example.com", "station.example.com.evil.example"):
+            for path in ("/", "/api/v1/events", "/api/v1/points/live", "/health"):
+                answer = await client.get(path, headers={"Host": name})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (421, "wrong_host"), name
+        # The page of another site that has made its name lead here: its origin agrees with its host.
+        headers = {"Host": "evil.example:8400", "Origin": "http://evil.example:8400", "Sec-Fetch-Site": "same-origin"}
+        assert (await client.post("/api/v1/queues/high/pause", headers=headers)).status_code == 421
+        assert not any(queue.is_paused for queue in await station.control.queues())
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"host", b"evil.example")],
+        [(b"host", b"127.0.0.1:8400"), (b"origin", b"https://evil.example")],
+        [(b"host", b"127.0.0.1:8400"), (b"sec-fetch-site", b"cross-site")],
+    ],
+)
+async def test_a_websocket_of_another_site_or_host_is_closed(
+    station: SmallStation, headers: list[tuple[bytes, bytes]]
+) -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await create_app(station)({"type": "websocket", "path": "/", "headers": headers}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 def test_what_is_loopback() -> None:

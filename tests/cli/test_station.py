@@ -24,6 +24,19 @@ def test_a_host_that_others_reach_needs_insecure(cli: Cli, host: str) -> None:
     assert "--insecure" in ran.err
 
 
+def test_a_host_that_others_reach_needs_the_names_under_which_they_do(cli: Cli) -> None:
+    ran = cli("up", "--host", "0.0.0.0", "--insecure")
+    assert ran.code == 2
+    assert "refusing to listen on 0.0.0.0 without the names" in ran.err and "TRADEWIND_API_ALLOWED_HOSTS" in ran.err
+
+
+@pytest.mark.parametrize("name", ["http://a.example", "a.example:8400", "*", "*.a.example", "a b", ""])
+def test_an_allowed_host_is_a_plain_name(cli: Cli, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("TRADEWIND_API_ALLOWED_HOSTS", f'["{name}"]')
+    ran = cli("up", "--host", "0.0.0.0", "--insecure")
+    assert ran.code == 2 and "api.allowed_hosts" in ran.err
+
+
 def test_also_when_the_host_comes_from_the_environment(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRADEWIND_API_HOST", "0.0.0.0")
     assert cli("up", "--json").json["error"]["code"] == "insecure_host"

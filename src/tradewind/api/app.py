@@ -17,7 +17,7 @@ from tradewind.api.channel_users import ChannelUsers
 from tradewind.api.channels import ChannelRoutes
 from tradewind.api.commands import CommandRoutes
 from tradewind.api.docs import docs_routes
-from tradewind.api.door import Door
+from tradewind.api.door import Door, served_hosts
 from tradewind.api.errors import install_handlers
 from tradewind.api.events import events_endpoint
 from tradewind.api.flow_cycles import CycleRoutes
@@ -166,5 +166,5 @@ def create_app(station: ApiStation) -> FastAPI:
     docs_routes(app)
     page_routes(app)
     install_handlers(app)
-    app.add_middleware(Door, host=settings.api.host, figures=HttpFigures(registry))
+    app.add_middleware(Door, hosts=served_hosts(settings.api), figures=HttpFigures(registry))
     return app

@@ -16,10 +16,12 @@ from tradewind.api.errors import Refused, error_response, internal_response
 from tradewind.api.metrics import HttpFigures
 from tradewind.api.routing import ROUTE_KEY
 from tradewind.ids import short_random
+from tradewind.settings import ApiSettings
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(:\d{1,5})?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_ANY = frozenset({"0.0.0.0", "[::]", "*"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -40,18 +42,27 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def served_hosts(settings: ApiSettings) -> frozenset[str]:
+    """Names and addresses under which the station answers: loopback, its own address, and those of the setting."""
+    host = settings.host.lower()
+    own = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return _LOOPBACK | frozenset(settings.allowed_hosts) | (frozenset() if own in _ANY else {own})
+
+
 class Door:
-    def __init__(self, app: ASGIApp, *, host: str, figures: HttpFigures) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], figures: HttpFigures) -> None:
         self._app = app
         self._figures = figures
-        name = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        self._hosts = _LOOPBACK | {name.lower()} if is_loopback(host) else None
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            await self._connect(scope, headers, receive, send)
+            return
         given = headers.get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else short_random()
         began, has_started = time.perf_counter(), False
@@ -81,17 +92,27 @@ class Door:
                 if not has_started:
                     await internal_response(error_id)(scope, receive, send_on)
 
+    async def _connect(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        """A WebSocket may write, so it must come from a page of ours, whatever its method says."""
+        try:
+            self._check("POST", headers)
+        except Refused:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await self._app(scope, receive, send)
+
     def _check(self, method: str, headers: Headers) -> None:
         """A page of another site must neither read us under a name of its own (DNS rebinding) nor write to us."""
         hosts = headers.getlist("host")
         host = hosts[0] if len(hosts) == 1 else ""
         match = _HOST.fullmatch(host)
-        if self._hosts is not None and (match is None or match[1].lower() not in self._hosts):
+        if match is None or match[1].lower() not in self._hosts:
             raise Refused(
                 421,
                 f"this station does not answer for the host {host[:100]!r}",
                 code="wrong_host",
-                hint="it listens on loopback only: use http://127.0.0.1 or http://localhost",
+                hint=f"use one of {', '.join(sorted(self._hosts))}, or add the name to api.allowed_hosts",
             )
         if method in _SAFE_METHODS:
             return

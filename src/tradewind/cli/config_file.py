@@ -117,6 +117,7 @@ NOTES = {
     "api.host": "another than loopback needs insecure = true",
     "api.port": "of the API and the page",
     "api.insecure": "there is no authentication yet: allow it only on a closed network",
+    "api.allowed_hosts": "names and addresses in URLs of the station, beside loopback; needed on any other host",
     "api.max_body_bytes": "larger requests are refused",
     "log.level": "DEBUG, INFO, WARNING or ERROR",
     "log.format": "auto, console or json",

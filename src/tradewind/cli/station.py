@@ -103,6 +103,13 @@ def check_host(settings: Settings, roles: frozenset[str]) -> None:
             code="insecure_host",
             hint="listen on 127.0.0.1, or add --insecure if the network itself keeps others out",
         )
+    if "api" in roles and not settings.api.allowed_hosts and not is_loopback(host):
+        raise Invalid(
+            f"refusing to listen on {host} without the names under which it is reached: pages of other sites could "
+            "speak to the station under a name of their own",
+            code="no_allowed_hosts",
+            hint='set api.allowed_hosts, such as ["station.example.com", "192.0.2.7"], or TRADEWIND_API_ALLOWED_HOSTS',
+        )
 
 
 def check_shared_redis(settings: Settings, roles: frozenset[str]) -> None:
