@@ -31,6 +31,11 @@ MOST_PROBLEMS = 100
 _MOST_PATH, _MOST_HINT = 300, 600
 
 
+def error_text(error: BaseException) -> str:
+    """An error in words, for a log line: many say nothing by themselves (`TimeoutError()`), then their kind tells."""
+    return str(error) or type(error).__name__
+
+
 class TradewindError(Exception):
     code = "error"
 

@@ -14,7 +14,7 @@ import structlog
 from redis.exceptions import RedisError
 
 import tradewind
-from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.errors import Invalid, TradewindError, Unavailable, error_text
 from tradewind.flows.alarm_watch import AlarmWatch
 from tradewind.flows.broker import BrokerKeeper
 from tradewind.flows.control import FlowControl
@@ -255,7 +255,7 @@ async def _kept_up(name: str, serve: Callable[[], Awaitable[None]], stop: asynci
         try:
             await serve()
         except* (TradewindError, RedisError) as errors:
-            log.error("a role met an error and begins anew", role=name, error=str(errors.exceptions[0]))
+            log.error("a role met an error and begins anew", role=name, error=error_text(errors.exceptions[0]))
         if not stop.is_set():
             await asyncio.sleep(1)
 
@@ -266,7 +266,7 @@ async def _forever(name: str, job: Callable[[], Awaitable[None]]) -> None:
         try:
             await job()
         except (TradewindError, RedisError) as error:
-            log.error("a job met an error and begins anew", job=name, error=str(error))
+            log.error("a job met an error and begins anew", job=name, error=error_text(error))
             await asyncio.sleep(1)
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests import servers
 from tests.sql.databases import fresh_database
@@ -271,3 +272,19 @@ async def test_archive_runs_on_by_itself(kept: Room, archive: TaskArchive) -> No
                 await asyncio.sleep(0.01)
     job.cancel()
     assert isinstance(await archive.get(ids[0]), Task)
+
+
+@on_one
+async def test_ends_that_no_worker_has_seen_are_logged_with_their_reason(kept: Room, archive: TaskArchive) -> None:
+    await kept.join()
+    late = await kept.submit(deadline=kept.clock.ms + 1000)
+    kept.clock.advance(2)
+    await kept.assign()
+    seen = await end(kept, 1, "FAILED")
+    with structlog.testing.capture_logs() as lines:
+        await archive_all(kept, archive)
+    failed = [line for line in lines if line["event"] == "task_failed"]
+    assert [(line["task"], line["error_type"], line["log_level"]) for line in failed] == [
+        (late, "DeadlineExceeded", "warning")
+    ], "a worker has logged the other one"
+    assert failed[0]["error"] and late != seen[0]

@@ -13,7 +13,7 @@ import structlog
 
 from tradewind import codec
 from tradewind.clock import now_ms
-from tradewind.errors import Problem
+from tradewind.errors import Problem, error_text
 from tradewind.flows import alarm_trigger, point_trigger
 from tradewind.flows.check import check_flow
 from tradewind.flows.node_registry import NodeRegistry
@@ -162,7 +162,7 @@ def _decoded(data: bytes, kind: type[T], name: str) -> T | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
-        log.error("a node type cannot be read", type=name, error=str(error))
+        log.error("a node type cannot be read", type=name, error=error_text(error))
         return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from tradewind.errors import NotFound
+from tradewind.errors import NotFound, error_text
 from tradewind.flows.node_record import IN_FLIGHT, NodeStatus, NodeTask, node_task_id, parse_node_status
 from tradewind.flows.state_store import StateStore
 from tradewind.redis.keys import Keys
@@ -129,7 +129,7 @@ class NodeTaskManager:
             try:
                 found.append(msgspec.convert(value, NodeTask, strict=False))
             except msgspec.ValidationError as error:  # written by a stranger: it must not hide the others
-                log.warning("a node task cannot be read", error=str(error))
+                log.warning("a node task cannot be read", error=error_text(error))
         return found
 
 

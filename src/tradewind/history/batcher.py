@@ -9,6 +9,7 @@ from math import inf, isfinite
 import msgspec
 import structlog
 
+from tradewind.errors import error_text
 from tradewind.history.columns import Columns
 from tradewind.history.policy import NOT_RECORDED, Choice, Chooser, Policy
 from tradewind.history.sample import BAD, GOOD, UNCERTAIN, Row
@@ -105,7 +106,7 @@ class Batcher:
                 self._add(entry, batch.rows, now_s)
             except (ValueError, OverflowError) as error:
                 self.tally.unreadable += 1
-                log.error("an entry of the feed cannot be read", entry=entry.id, key=entry.key, error=str(error))
+                log.error("an entry of the feed cannot be read", entry=entry.id, key=entry.key, error=error_text(error))
         self.tally.samples += len(batch.rows) - before
         if self.newest is not None:
             for series, ts_ms in zip(batch.rows.series[before:], batch.rows.ts[before:], strict=True):

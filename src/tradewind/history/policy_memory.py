@@ -7,7 +7,7 @@ from pathlib import Path
 import structlog
 
 from tradewind import codec
-from tradewind.errors import Invalid
+from tradewind.errors import Invalid, error_text
 from tradewind.history.policy import Policy, read_policy
 from tradewind.history.small_file import read_small, write_small
 
@@ -29,7 +29,9 @@ class PolicyMemory:
             try:
                 policy_of(self._last)
             except Invalid as error:
-                log.warning("the remembered policy of history cannot be read", file=str(self._path), error=str(error))
+                log.warning(
+                    "the remembered policy of history cannot be read", file=str(self._path), error=error_text(error)
+                )
                 self._last = b""
         return self._last
 
@@ -42,7 +44,7 @@ class PolicyMemory:
             try:
                 write_small(self._path, text)
             except OSError as error:
-                log.warning("the policy of history cannot be remembered", file=str(self._path), error=str(error))
+                log.warning("the policy of history cannot be remembered", file=str(self._path), error=error_text(error))
 
 
 def policy_of(text: bytes) -> Policy:

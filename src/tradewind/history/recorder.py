@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from tradewind.clock import now_ms
-from tradewind.errors import Unavailable
+from tradewind.errors import Unavailable, error_text
 from tradewind.history.batcher import Batch, Batcher
 from tradewind.history.delivery import Delivery
 from tradewind.history.in_hand import InHand
@@ -91,7 +91,7 @@ class HistoryRecorder:
                     try:
                         await self._term(lead, epoch, stop)
                     except* Unavailable as errors:
-                        log.warning("history_waits", recorder=self.id, error=str(errors.exceptions[0]))
+                        log.warning("history_waits", recorder=self.id, error=error_text(errors.exceptions[0]))
                     await either(stop, timeout_s=TROUBLE_PAUSE_S)
                 else:
                     await either(stop, lead.changed, timeout_s=TICK_S)

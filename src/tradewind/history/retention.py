@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from tradewind.clock import iso, now_ms
+from tradewind.errors import error_text
 from tradewind.history.keeping import DAY_MS
 from tradewind.history.sink import Sink, SinkAway
 from tradewind.history.small_file import read_small, write_small
@@ -87,6 +88,6 @@ class Retention:
         try:
             write_small(self._path, b"%d" % at_ms)
         except OSError as error:
-            log.warning("the time of retention cannot be stored", file=str(self._path), error=str(error))
+            log.warning("the time of retention cannot be stored", file=str(self._path), error=error_text(error))
         else:
             self._stored_ms = at_ms

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tradewind.errors import error_text
 from tradewind.models.network import Network
 from tradewind.models.outputs import Sample
 from tradewind.models.program import Program
@@ -90,7 +91,7 @@ def _remind(program: Program, data: bytes) -> None:
             if key in kept and kept[key][0] == signs[key]:
                 memory.load(kept[key][1])
     except (msgspec.DecodeError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        log.warning("model_memory_unreadable", model=program.spec.name, error=str(error))
+        log.warning("model_memory_unreadable", model=program.spec.name, error=error_text(error))
 
 
 def _inputs(program: Program, data: bytes) -> dict[str, Sample | None]:
@@ -106,7 +107,7 @@ def _inputs(program: Program, data: bytes) -> dict[str, Sample | None]:
             )
         }
     except (msgspec.DecodeError, ValueError, TypeError) as error:
-        log.warning("model_inputs_unreadable", model=program.spec.name, error=str(error))
+        log.warning("model_inputs_unreadable", model=program.spec.name, error=error_text(error))
         return {}
 
 

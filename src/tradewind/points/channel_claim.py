@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 import redis
 import structlog
 
-from tradewind.errors import Unavailable
+from tradewind.errors import Unavailable, error_text
 from tradewind.points.plane import PACKAGE, PointPlane
 from tradewind.redis.scripts import Arg, sha, source
 
@@ -92,7 +92,7 @@ class ClaimKeeper:
                 if self._is_uneven:  # some of another's channels will soon be free
                     wait = soon
             except (redis.RedisError, OSError, Unavailable) as error:
-                log.warning("channel leases out of reach", owner=self.owner, error=str(error))
+                log.warning("channel leases out of reach", owner=self.owner, error=error_text(error))
                 if client is not None:
                     client.close()
                 client, wait = None, soon
@@ -160,7 +160,9 @@ class ClaimKeeper:
             self._script(client, "channel_release", [self._key], FORGET_MS, sorted(self._until.keys() | self._released))
             client.zrem(self._pollers, self.owner)
         except (redis.RedisError, OSError) as error:
-            log.warning("channel leases not released; they will end by themselves", owner=self.owner, error=str(error))
+            log.warning(
+                "channel leases not released; they will end by themselves", owner=self.owner, error=error_text(error)
+            )
         finally:
             client.close()
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable
+from tradewind.errors import Conflict, Invalid, TradewindError, Unavailable, error_text
 from tradewind.points.address import Address
 from tradewind.points.command_record import Command, CommandRequest, CommandStatus
 from tradewind.points.commands import Accepted
@@ -126,7 +126,7 @@ class ActionRunner:
         except msgspec.MsgspecError as problem:
             # Of another version of ours: it must not stop what comes after it, now and at each start.
             text = body[:1000].decode(errors="replace")
-            log.error("rule_action_unreadable", entry=entry_id, error=str(problem), body=text)
+            log.error("rule_action_unreadable", entry=entry_id, error=error_text(problem), body=text)
             return asyncio.create_task(self._drop(entry_id), name=f"rule {rule_id}")
         targets = {f"rule {rule_id}", *(_target(act) for _, act in job.acts)} - {""}
         before = [stage for stage in (self._last.get(target) for target in targets) if stage is not None]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from tradewind.errors import Invalid
+from tradewind.errors import Invalid, error_text
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.archive_row import ArchiveRow, row_from_redis
 from tradewind.tasks.plane import Plane
-from tradewind.tasks.record import TERMINAL
+from tradewind.tasks.record import DEAD_LETTERS, TERMINAL
 
 if TYPE_CHECKING:
     from tradewind.tasks.archive_table import TaskArchive
@@ -32,6 +32,8 @@ PURGE_S = 3600.0
 #: Up to this share of the outbox's bound the archive gives way to the tasks.
 GIVE_WAY = 0.1
 WAIT_S = 2.0
+#: Failures that no worker has seen: the leader's scripts ended the task.
+ENDED_WITHOUT_WORKER = frozenset({"WorkerLost", "DeadlineExceeded", "NoEnding"})
 
 
 class Archiver:
@@ -112,6 +114,11 @@ class Archiver:
                 if row is not None:
                     rows.append(row)
         await self._write(rows)
+        for row in rows:
+            if row.status in DEAD_LETTERS and (
+                row.error_type in ENDED_WITHOUT_WORKER or row.error_message.endswith("its worker did not stop it")
+            ):
+                _log_failure(row)
         args: list[Arg] = [keys.p, int(self.plane.settings.result_ttl_s * 1000), len(taken), *taken, *ends]
         await scripts.run("task_archived", [keys.outbox(), keys.outbox_count()], args)
         return len(ids)
@@ -140,6 +147,14 @@ class Archiver:
         self._purged = time.monotonic()
 
 
+def _log_failure(row: ArchiveRow) -> None:
+    """Its worker could not log this end: it was lost, or never had the task."""
+    log.warning(
+        "task_failed", task=row.id, type=row.type, attempt=row.attempt, status=row.status, worker=row.worker_id,
+        error_type=row.error_type, error=row.error_message, traceback="",
+    )  # fmt: skip
+
+
 def _ended(found: list[Any]) -> dict[str, str] | None:
     """The fields of a task that has ended."""
     if not found:
@@ -153,5 +168,5 @@ def _row(task_id: str, fields: dict[str, str], body: bytes) -> ArchiveRow | None
     try:
         return row_from_redis(task_id, fields, body)
     except (msgspec.MsgspecError, ValueError, KeyError) as error:  # written by a stranger: it must not block the others
-        log.error("a finished task cannot be archived", task=task_id, error=str(error))
+        log.error("a finished task cannot be archived", task=task_id, error=error_text(error))
         return None

@@ -18,7 +18,17 @@ import structlog
 
 from tradewind import codec
 from tradewind.clock import now_ms
-from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Problem, TimedOut, TradewindError, Unavailable
+from tradewind.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    Overloaded,
+    Problem,
+    TimedOut,
+    TradewindError,
+    Unavailable,
+    error_text,
+)
 from tradewind.ids import short_random
 from tradewind.redis.connection import open_link
 from tradewind.settings import Settings
@@ -200,7 +210,7 @@ class RedisGate(Gate):
                     if told is not None and not told.done():
                         told.set_result(None)
             except redis.RedisError as error:  # also when the server forbids it: looking up needs no channel
-                log.warning("replies are looked up meanwhile", error=str(error))
+                log.warning("replies are looked up meanwhile", error=error_text(error))
                 self._listening.set()
                 await asyncio.sleep(0.5)
             finally:

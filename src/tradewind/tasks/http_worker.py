@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from tradewind import codec
 from tradewind.clock import now_ms
-from tradewind.errors import Invalid, Unavailable
+from tradewind.errors import Invalid, Unavailable, error_text
 from tradewind.http_guard import AddressRefused, BadAnswer, GuardedTransport, guard_with, read_answer
 from tradewind.ids import short_random
 from tradewind.redis.connection import translated
@@ -209,9 +209,9 @@ class HttpDispatch:
         except* Lost:
             log.info("http worker is gone", worker=worker_id)
         except* Unavailable as error:
-            log.warning("http worker waits for Redis", worker=worker_id, error=str(error.exceptions[0]))
+            log.warning("http worker waits for Redis", worker=worker_id, error=error_text(error.exceptions[0]))
         except* RedisError as error:
-            log.error("http worker met an error and goes on", worker=worker_id, error=str(error.exceptions[0]))
+            log.error("http worker met an error and goes on", worker=worker_id, error=error_text(error.exceptions[0]))
         finally:
             await _give_back(store)
             await blocking.aclose()

@@ -17,7 +17,7 @@ import msgspec
 import redis
 import structlog
 
-from tradewind.errors import Unavailable
+from tradewind.errors import Unavailable, error_text
 from tradewind.redis.connection import Link
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, sha, source
@@ -137,7 +137,7 @@ class Leadership:
                     wait = self._renew_s
                     self._report(client)
             except (redis.RedisError, OSError, Unavailable) as error:
-                log.warning("leader lock out of reach", holder=self.id, error=str(error))
+                log.warning("leader lock out of reach", holder=self.id, error=error_text(error))
                 if client is not None:
                     client.close()
                 client = None
@@ -164,7 +164,7 @@ class Leadership:
             if epoch:
                 _script(client, "leader_release", self._keys, [self.id, epoch])
         except (redis.RedisError, OSError) as error:
-            log.warning("could not give the lead up; it will end by itself", holder=self.id, error=str(error))
+            log.warning("could not give the lead up; it will end by itself", holder=self.id, error=error_text(error))
         finally:
             client.close()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import redis
 import structlog
 
-from tradewind.errors import Unavailable
+from tradewind.errors import Unavailable, error_text
 from tradewind.redis.connection import Link
 from tradewind.tasks.worker_store import WorkerStore
 
@@ -63,7 +63,7 @@ class LeaseKeeper:
                 self.renewed = began
                 wait = self._renew_s
             except (redis.RedisError, OSError, Unavailable) as error:
-                log.warning("lease not renewed", worker=self._store.id, error=str(error))
+                log.warning("lease not renewed", worker=self._store.id, error=error_text(error))
                 if client is not None:
                     client.close()
                 client, wait = None, 0.5

@@ -16,7 +16,7 @@ import structlog
 from cronsim import CronSim, CronSimError
 
 from tradewind import codec
-from tradewind.errors import Conflict, Invalid, NotFound, Problem
+from tradewind.errors import Conflict, Invalid, NotFound, Problem, error_text
 from tradewind.ids import is_id
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -203,7 +203,7 @@ def _decode(name: bytes, text: bytes) -> Schedule | None:
     try:
         return msgspec.json.decode(text, type=Schedule)
     except msgspec.MsgspecError as error:  # written by a stranger: it must not stop the others
-        log.error("a schedule cannot be read", schedule=name.decode(errors="replace"), error=str(error))
+        log.error("a schedule cannot be read", schedule=name.decode(errors="replace"), error=error_text(error))
         return None
 
 

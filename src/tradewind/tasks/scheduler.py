@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 
-from tradewind.errors import TradewindError, Unavailable
+from tradewind.errors import TradewindError, Unavailable, error_text
 from tradewind.ids import short_random
 from tradewind.tasks.archive import Archiver
 from tradewind.tasks.http_worker import HttpDispatch, Wording
@@ -144,6 +144,6 @@ async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], le
             lead.progress.met(name, error.message)
             await asyncio.sleep(1)
         except RedisError as error:  # a script met something in Redis that it cannot digest
-            log.error("the scheduler met an error and goes on", job=name, error=str(error), code="redis_error")
+            log.error("the scheduler met an error and goes on", job=name, error=error_text(error), code="redis_error")
             lead.progress.met(name, str(error))
             await asyncio.sleep(1)
