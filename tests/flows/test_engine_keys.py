@@ -12,6 +12,7 @@ from tests.flows.engine_nodes import stage
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 DAY, WEEK = 86_400, 604_800
+SLACK_S = 120
 NODES: dict[str, Any] = {"s": "e_send", "slow": "e_block", "d": ("e_note", {}), "bad": "e_fail", "lost": "e_note"}
 EDGES = ["s.a>slow.value", "slow.a>d.x", "bad.a>lost.x"]
 
@@ -30,6 +31,12 @@ async def _kind(station: Engine, key: str) -> str:
 
 async def _ttl(station: Engine, key: str) -> int:
     return int(await station.redis.ttl(station.keys.p + key))
+
+
+async def _lives(station: Engine, key: str, seconds: int) -> None:
+    """It was given that time, in the course of this test."""
+    left = await _ttl(station, key)
+    assert seconds - SLACK_S <= left <= seconds, f"{key} has {left} s left, not {seconds}"
 
 
 async def test_the_flow_s_hash(station: Engine) -> None:
@@ -65,19 +72,24 @@ async def test_the_cycle_s_keys(station: Engine) -> None:
     raw = await station.hash(station.keys.p + key)
     assert (raw["flow_id"], raw["cycle"], raw["status"], raw["end_time"]) == (flow_id, str(cycle), "running", "")
     assert ISO.fullmatch(raw["start_time"])
-    assert 0 < await _ttl(station, key) <= WEEK
+    await _lives(station, key, WEEK)
     assert await _kind(station, f"{key}:nodes") == "set"
     members = {m.decode() for m in await station.redis.smembers(f"{station.keys.p}{key}:nodes")}
     assert members == set(NODES)
-    assert 0 < await _ttl(station, f"{key}:nodes") <= WEEK
+    await _lives(station, f"{key}:nodes", WEEK)
+    for name in await station.all_keys(f"flow:{flow_id}:cycle:"):
+        if not name.endswith((":done", ":unsent", ":sent")):  # these are given theirs at the end, or are swept then
+            await _lives(station, name, WEEK)
     stage.gate(flow_id).set()
     await station.end(flow_id, cycle)
     raw = await station.hash(station.keys.p + key)
     assert raw["status"] == "failed"
     assert ISO.fullmatch(raw["end_time"])
     assert raw["end_time"] >= raw["start_time"]
-    for name in await station.all_keys(f"flow:{flow_id}:cycle:"):
-        assert 0 < await _ttl(station, name) <= WEEK, name
+    names = await station.all_keys(f"flow:{flow_id}:cycle:")
+    assert {f"{key}:done", f"{key}:nodes", f"{key}:in:d"} <= names
+    for name in names - {f"{key}:unsent", f"{key}:sent"}:
+        await _lives(station, name, WEEK)
 
 
 async def test_a_node_s_two_records_agree(station: Engine) -> None:
@@ -97,8 +109,8 @@ async def test_a_node_s_two_records_agree(station: Engine) -> None:
         state = await station.hash(f"{station.keys.p}trading_flow:node:{task_id}")
         assert state["status"] == status
         assert abs(float(state["updated_at"]) - time.time()) < 60
-        assert 0 < await _ttl(station, f"node_tasks:{task_id}") <= DAY
-        assert 0 < await _ttl(station, f"trading_flow:node:{task_id}") <= DAY
+        await _lives(station, f"node_tasks:{task_id}", DAY)
+        await _lives(station, f"trading_flow:node:{task_id}", DAY)
         if status in ("running", "completed", "failed"):
             assert record["worker_id"] == station.worker_id
         assert bool(state["error_message"]) == (status in ("failed", "skipped"))
@@ -113,6 +125,8 @@ async def test_lists_of_node_tasks(station: Engine) -> None:
     assert await _kind(station, mine) == "set"
     ran = {m.decode() for m in await station.redis.smembers(station.keys.p + mine)}
     assert ran == {f"{flow_id}_{cycle}_{node}" for node in ("s", "slow", "bad")}
+    await _lives(station, mine, WEEK)
+    assert await _ttl(station, "node_tasks_list") == -1  # swept with the cycles
 
 
 async def test_progress_and_words_of_a_running_node(station: Engine) -> None:

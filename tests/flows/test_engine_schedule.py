@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import statistics
+from collections.abc import AsyncIterator
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -32,19 +35,56 @@ async def _begun(station: Engine, **more: Any) -> str:
     return flow_id
 
 
+#: However late a slot starts on a machine that others use, it starts.
+EVERY = {"misfire": "all", "overlap": "allow"}
+
+
 async def test_slots_do_not_drift(station: Engine) -> None:
-    flow_id = await station.register({"s": "e_send"}, interval=0.2)
+    """Slot k is the anchor and k intervals, whenever the slots before it started."""
+    before = station.station.plane.clock.now_ms()
+    flow_id = await station.register({"s": "e_send"}, interval=0.2, schedule=EVERY)
     await station.flows.start(flow_id)
-    await station.cycle_begins(flow_id, 6)
-    await station.flows.stop(flow_id)
-    slots = []
-    for n in range(6):
-        raw = await station.hash(station.keys.cycle(flow_id, n))
-        assert raw["trigger"] == "schedule"
-        slots.append(int(raw["slot_ms"]))
     anchor = int(await station.text(station.keys.flow(flow_id), "anchor_ms") or 0)
-    assert slots == sorted(set(slots))
-    assert {(slot - anchor) % 200 for slot in slots} == {0}
+    assert before <= anchor <= station.station.plane.clock.now_ms()
+    await station.cycle_begins(flow_id, 3)
+    async with _hold_up(station, 0.7):  # the leader is late by more than three slots
+        await asyncio.sleep(0.7)
+    await station.cycle_begins(flow_id, 14)
+    await station.flows.stop(flow_id)
+    raw = [await station.hash(station.keys.cycle(flow_id, n)) for n in range(14)]
+    assert {cycle["trigger"] for cycle in raw} == {"schedule"}
+    assert [int(cycle["slot_ms"]) for cycle in raw] == [anchor + 200 * k for k in range(14)]
+    assert all(int(cycle["start_ms"]) >= int(cycle["slot_ms"]) for cycle in raw)
+    assert await station.text(station.keys.flow(flow_id), "anchor_ms") == str(anchor)
+
+
+@contextlib.asynccontextmanager
+async def _hold_up(station: Engine, seconds: float) -> AsyncIterator[None]:
+    """Redis writes nothing for so long: whoever wants to, waits."""
+    await station.redis.client_pause(int(seconds * 1000), all=False)
+    try:
+        yield
+    finally:
+        await station.redis.client_unpause()
+
+
+async def test_slots_are_punctual(station: Engine) -> None:
+    """Measured against a clock in the same process that does nothing but wait for the same moments and ask Redis once:
+    a busy machine makes both late."""
+    flow_id = await station.register({"s": "e_send"}, interval=0.2, schedule=EVERY)
+    await station.flows.start(flow_id)
+    anchor = int(await station.text(station.keys.flow(flow_id), "anchor_ms") or 0)
+    clock, plain = station.station.plane.clock, []
+    for k in range(3, 18):
+        await asyncio.sleep(max(0, anchor + 200 * k - clock.now_ms()) / 1000)
+        await station.redis.ping()
+        plain.append(clock.now_ms() - (anchor + 200 * k))
+    await station.cycle_begins(flow_id, 18)
+    await station.flows.stop(flow_id)
+    raw = [await station.hash(station.keys.cycle(flow_id, n)) for n in range(3, 18)]
+    late = [int(cycle["start_ms"]) - int(cycle["slot_ms"]) for cycle in raw]
+    assert min(late) >= 0
+    assert statistics.median(late) <= 100 + 4 * statistics.median(plain), f"{sorted(late)} beside {sorted(plain)}"
 
 
 async def test_a_slot_is_told_in_the_status(station: Engine) -> None:
