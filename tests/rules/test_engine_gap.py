@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -13,7 +14,10 @@ from tests.rules.engine_process import open_room
 from tests.rules.rule_room import RuleRoom, rule, until
 from tests.rules.test_engine_kill import engine_process
 from tradewind.clock import now_ms
+from tradewind.errors import Unavailable
+from tradewind.points.batch import Batch
 from tradewind.redis.connection import open_link
+from tradewind.redis.scripts import Scripts
 from tradewind.rules.program import RuleProgram, Sample
 from tradewind.settings import RedisSettings
 
@@ -39,6 +43,14 @@ class Life:
             self.samples.append((at, value))
             await self.room.write(at, {"1": value})
             await asyncio.sleep(stands_s)
+
+    async def burst(self) -> None:
+        """20 excursions of 50 ms each within two seconds, in one call."""
+        start = self.samples[-1][0] + 1
+        self.samples += [(start + 50 * n, 90.0 if n % 2 == 0 else 10.0) for n in range(40)]
+        batches = [Batch.of_channel("1001", "m", {"1": value}, at) for at, value in self.samples[-40:]]
+        await asyncio.sleep(max(0.0, (self.samples[-1][0] - now_ms()) / 1000))  # no reading is of a time to come
+        await self.room.board.write(batches)
 
     async def judges(self, count: int) -> None:
         await until(lambda: self._is_at_least("judges", count), 60)
@@ -89,7 +101,12 @@ class Life:
         async def is_so() -> bool:
             return int(await self.room.plane.redis.llen(self.room.keys.rule_history(rule_id))) >= count
 
-        await until(is_so, 30)
+        try:
+            await until(is_so, 30)
+        except TimeoutError:
+            found = await self.room.history.read(rule_id, limit=1000)
+            told = [(run.timestamp, run.triggered, run.cause) for run in reversed(found)]
+            raise AssertionError(f"{rule_id}: {told} instead of {count} of {self.samples}") from None
 
 
 @pytest.fixture
@@ -214,6 +231,52 @@ async def test_excursions_after_a_kill_between_an_action_and_its_note_raise_and_
     await life.write([(10.0, 0.01), *EXCURSIONS])
     await life.end()
     assert await life.room.plane.redis.llen(life.room.keys.queue("normal")) == 6
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_twenty_short_excursions_of_one_burst_raise_twenty_times(life: Life, is_killed: bool) -> None:
+    """Readings with their own times, written by one call, as after a queue of a device was read."""
+    await life.room.store.apply([rule(), rule("slow", for_ms=60)])
+    with life.engine():
+        await life.judges(1)
+        await life.write([(10.0, 0.1)])
+        await until(life.room.is_caught_up)
+        if not is_killed:
+            await life.burst()
+            await until(life.room.is_caught_up)
+    if is_killed:
+        await life.burst()
+    await life.end()
+    assert len([alarm for alarm in await life.room.alarms() if alarm["rule_id"] == "hot"]) == 20
+    assert not [alarm for alarm in await life.room.alarms() if alarm["rule_id"] == "slow"], "none was that long"
+
+
+async def test_what_could_not_be_stored_is_judged_and_stored_again(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each third round fails to be stored, before or after the server has it."""
+    run, rounds = Scripts.run, itertools.count(1)
+
+    async def fails_at_times(self: Scripts, name: str, *rest: Any) -> Any:
+        turn = next(rounds) % 6 if name in ("rule_commit", "rule_apply", "rule_done") else 0
+        if turn == 3:
+            raise Unavailable("gone before it was stored", code="redis_unavailable")
+        found = await run(self, name, *rest)
+        if turn == 5:
+            raise Unavailable("gone before it was told", code="redis_unavailable")
+        return found
+
+    monkeypatch.setattr(Scripts, "run", fails_at_times)
+    monkeypatch.setattr("tradewind.rules.engine.TROUBLE_PAUSE_S", 0.01)
+    document = rule()
+    document["actions"].append({"type": "submit_task", "parameters": {"type": "echo", "args": ["{rule.id}"]}})
+    await life.room.store.apply([document, rule("sum", **WAITING["a window that is half filled"][0])])
+    async with life.room.engine(entries=20, steps_a_call=4):
+        await life.write([(90.0, 0.05), (10.0, 0.05)] * 8)
+        await until(life._is_settled, 60)
+    assert next(rounds) > 12, "many were stored, and some were not"
+    monkeypatch.undo()
+    await life.end("hot", "sum")
+    submitted = await life.room.plane.redis.llen(life.room.keys.queue("normal"))
+    assert submitted == 7, "each rise once; the first level of all is a start, which does not act"
 
 
 WAITING: dict[str, tuple[dict[str, Any], list[tuple[float, float]], list[tuple[float, float]]]] = {

@@ -339,7 +339,7 @@ class Keys:
         return f"{self.p}points:feeds"
 
     def feed_cursors(self) -> str:
-        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed, `consumer#told` → what of that was reported, `consumer#read` → how many entries that makes since ever (`consumer@channel#missed`, `…#read` likewise), `#floor` → how far feed_trim may be trimming now. Until it is removed. FeedReader."""
+        """hash; consumer → id of the last feed entry whose effect it has stored (`consumer@channel` for the feed of a channel), `consumer#missed` → what it knows of feed_missed, `consumer#told` → what of that was reported, `consumer#read` → how many entries that makes since ever (`consumer@channel#missed`, `…#read` likewise), `#floor` → how far feed_trim may be trimming now. Until it is removed. FeedReader, rule_change, feed_trim."""
         return f"{self.p}points:cursors"
 
     def feed_missed(self) -> str:

@@ -169,7 +169,7 @@ class RuleStore(RuleReader):
             return True
         keys, signs = self._keys, now.signs
         names = [keys.rules(), keys.rule_groups(), keys.rules_version(), keys.rule_states(), keys.rule_figures()]
-        names += [keys.rule_since(), keys.feed()]
+        names += [keys.rule_since(), keys.feed(), *(() if keys.is_cluster else (keys.feed_cursors(),))]
         packed = _pack(
             {
                 "rules": [(*row, signs.get(f"rule:{row[0]}", "")) for row in change.rules],

@@ -2,6 +2,7 @@
 -- Store and remove rules and groups, all at once, and give notice. A rule that is switched off or removed loses what it
 -- remembers, with its timers, and its open alarms are marked and resolved.
 -- KEYS 1 rulesrv:rules 2 rulesrv:groups 3 rulesrv:version 4 rulesrv:states 5 rulesrv:figures 6 rulesrv:since 7 points:feed
+--   8 points:cursors (not in a cluster, where each channel has a feed of its own)
 -- ARGV 1 JSON of script_context.rule_context 2 now in ms ('' = the server's clock) 3 the change as msgpack: {rules: lists of id, JSON,
 --   group or '', former group or '', word for its open alarms or '', 1 when its conditions begin anew, sign; gone: lists of id, group or '', word, sign; groups:
 --   lists of id, JSON, sign; dropped: ids of groups}. A sign: SHA-1 of what the caller has found under that id, '' nothing
@@ -88,6 +89,7 @@ for _, r in ipairs(change.rules) do
   if r[6] == 1 then
     since = since or feed_end()
     redis.call('HSET', KEYS[6], id, since)
+    if KEYS[8] then redis.call('HSETNX', KEYS[8], 'rulesrv', since) end -- the feed is held for an engine that has never run
   elseif r[5] == 'disabled' then
     redis.call('HDEL', KEYS[6], id)
   end
