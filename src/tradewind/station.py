@@ -162,6 +162,7 @@ class Station:
         from tradewind.recovery.restorer import Rooms
 
         return Rooms(
+            board=self.points.board,
             channels=self.points.channels,
             models=self.points.models,
             rules=self.rules.rules,

@@ -82,8 +82,8 @@ class SmallStation:
 
     def _stores(self) -> Rooms:
         return Rooms(
-            self.points.channels, self.points.models, self.rules.rules, self.rules.alarms, self.rules.notify,
-            self.history.store, self.schedules, self.control, self.flows,
+            self.points.board, self.points.channels, self.points.models, self.rules.rules, self.rules.alarms,
+            self.rules.notify, self.history.store, self.schedules, self.control, self.flows,
         )  # fmt: skip
 
     async def health(self) -> dict[str, Any]:

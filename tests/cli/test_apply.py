@@ -186,6 +186,12 @@ def test_a_kind_without_files_is_not_pruned(cli: Cli, folder: Folder) -> None:
 
 
 def no_rules(canned: Canned) -> None:
+    """A station without rules, and without a release that was interrupted."""
+    canned.refuse("GET /api/v1/release", 404, "no_release", "no release is open")
+    canned.answer("POST /api/v1/release", 201, {"id": "r1"})
+    for path in ("steps", "done"):
+        canned.answer(f"POST /api/v1/release/r1/{path}", 204, b"")
+    canned.answer("DELETE /api/v1/release/r1", 204, b"")
     canned.answer("GET /api/v1/rules", 200, {"items": [], "next_cursor": None})
     canned.answer("GET /api/v1/rule-groups", 200, {"items": []})
     canned.answer("GET /api/v1/notifications/policy", 200, {"version": 0, "targets": {}})
@@ -210,7 +216,9 @@ def test_pruning_removes_flows_before_models_before_channels(cli: Cli, canned: C
     canned.answer("PUT /api/v1/channels", 200, {"channels": [], "changed": [], "removed": ["1"]})
     ran = cli("apply", "-f", str(tmp_path), "--prune")
     assert ran.code == 0, ran.err
-    removed = [(call, body) for call, body in canned.asked if call.startswith(("DELETE", "PUT"))]
+    removed = [
+        (call, body) for call, body in canned.asked if call.startswith(("DELETE", "PUT")) and "/release/" not in call
+    ]
     assert removed == [
         ("DELETE /api/v1/flows/f", None),
         ("PUT /api/v1/models", {"remove": ["m"], "remove_templates": ["t"]}),

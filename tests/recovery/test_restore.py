@@ -231,7 +231,7 @@ async def test_what_cannot_be_restored_is_named_and_the_loss_stays_until_it_is_a
     assert state["state"] == "incomplete"
     [failed] = state["result"]["flows"]["failed"]
     assert failed["id"] == "idle" and "type" in failed["error"]
-    assert (await home.station.recovery.look())["store"][0] is False
+    assert (await home.station.recovery.look())["store"].status == "down"
     await home.station.recovery.accept()
     assert await home.station.recovery.watch.look() is Standing.OK
     with pytest.raises(Conflict):

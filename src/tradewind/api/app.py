@@ -43,6 +43,7 @@ from tradewind.api.points import PointRoutes
 from tradewind.api.points_ingest import Ingest
 from tradewind.api.queues import QueueRoutes
 from tradewind.api.recovery import RecoveryRoutes, RecoveryService
+from tradewind.api.releases import ReleaseOwner, ReleaseRoutes
 from tradewind.api.routing import Endpoint
 from tradewind.api.rule_backtest import BacktestRoutes
 from tradewind.api.rule_groups import RuleGroupRoutes
@@ -61,6 +62,10 @@ from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import TaskListing
 from tradewind.tasks.periodic import ScheduleStore
 from tradewind.tasks.store import TaskStore
+
+
+class RecoveryServices(RecoveryService, ReleaseOwner, Protocol):
+    """Recovery, and the journal of releases."""
 
 
 class ApiStation(Protocol):
@@ -89,7 +94,7 @@ class ApiStation(Protocol):
     @property
     def history(self) -> HistoryServices: ...
     @property
-    def recovery(self) -> RecoveryService: ...
+    def recovery(self) -> RecoveryServices: ...
 
     async def health(self) -> dict[str, Any]:
         """`{"status": "ok|degraded|down", "version": …, "parts": {name: {"status": …, "detail": …}}}`"""
@@ -156,6 +161,7 @@ def create_app(station: ApiStation) -> FastAPI:
         *HistoryRoutes(station.history, max_body).endpoints(),
         *HistoryFileRoutes(station.history, max_body).endpoints(),
         *RecoveryRoutes(station.recovery, max_body).endpoints(),
+        *ReleaseRoutes(station.recovery, max_body).endpoints(),
         node_types_endpoint(flows),
         events_endpoint(snapshots),
         health_endpoint(station.health, station.version),

@@ -41,6 +41,41 @@ RECOVERY_SCHEMAS: dict[str, Schema] = {
         needs=[],
         example={"from": "sql", "kinds": ["channels", "rules"]},
     ),
+    "Release": object_of(
+        {
+            "id": TEXT,
+            "state": {"type": "string", "enum": ["preparing", "open", "rolling_back"]},
+            "note": TEXT,
+            "started_at": TIME,
+            "seen_at": TIME,
+            "is_ready": FLAG,
+            "total": COUNT,
+            "done": COUNT,
+        },
+        example={
+            "id": "k3j2h1g0", "state": "open", "note": "plant", "started_at": "2026-11-16T08:00:05.000Z",
+            "seen_at": "2026-11-16T08:00:06.000Z", "is_ready": True, "total": 7, "done": 3,
+        },
+    ),
+    "ReleaseRequest": object_of(
+        {"changes": {"type": "object", "additionalProperties": WORDS}, "note": TEXT},
+        needs=[],
+        example={"changes": {"channels": ["1001"], "rules": ["boiler_high"]}, "note": "plant"},
+    ),
+    "ReleaseSteps": object_of(
+        {"from": COUNT, "steps": list_of(ref("ReleaseStep")), "is_last": FLAG}, needs=["from", "steps"],
+        example={"from": 0, "steps": [{"method": "PUT", "path": "/flows/f", "body": {}}], "is_last": True},
+    ),
+    "ReleaseStepPage": object_of({"steps": list_of(ref("ReleaseStep"))}),
+    "ReleaseStep": object_of(
+        {"method": {"type": "string", "enum": ["PUT", "POST", "DELETE"]}, "path": TEXT, "body": {}, "what": TEXT},
+        needs=["method", "path"], example={"method": "PUT", "path": "/flows/f", "body": {}, "what": "flow f"},
+    ),
+    "ReleaseDone": object_of({"done": COUNT}, example={"done": 3}),
+    "RolledBack": object_of(
+        {"restored": WORDS, "removed": WORDS, "failed": WORDS},
+        example={"restored": ["channels 1001"], "removed": ["flow f"], "failed": []},
+    ),
     "RestorePlan": {"type": "object", "example": {"dry_run": True, "kinds": _BY_KIND_EXAMPLE}},
     "RestoreState": object_of(
         {

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tradewind.cli.group import Session
-from tradewind.cli.http import Http, segment
 from tradewind.cli.output import plain
-from tradewind.errors import Invalid, TradewindError
+from tradewind.errors import Invalid
 
 if TYPE_CHECKING:
     from tradewind.cli.apply_plan import Plan, Wanted
-
-#: A delete waits for running nodes, or for whoever polls a channel.
-DELETE_S = 60.0
 
 
 def apply(
     ctx: typer.Context,
     folder: Annotated[
-        Path, typer.Option("--file", "-f", metavar="DIR", help="A station folder; see `tradewind init`.")
-    ],
+        Path | None, typer.Option("--file", "-f", metavar="DIR", help="A station folder; see `tradewind init`.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check, and show what would change.")] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Also remove what the folder does not have, of the kinds that it has.")
@@ -33,15 +28,27 @@ def apply(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad rows of point tables out, name them, and apply the rest.")
     ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Finish an apply that was interrupted.")] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Return to what was before an apply that was interrupted.")
+    ] = False,
 ) -> int:
     """Check a folder as a whole, show the difference to the station, and apply channels, models, rules and flows."""
     from tradewind.cli.apply_plan import make_plan, read_wanted
+    from tradewind.cli.apply_steps import carry_out, open_release
 
     cli: Session = ctx.obj
+    if resume or rollback:
+        if folder is not None or dry_run or prune or start or skip_bad or (resume and rollback):
+            raise Invalid("--resume and --rollback stand alone", hint="they need no folder: the station knows the rest")
+        return _end(cli, resume=resume)
+    if folder is None:
+        raise Invalid("which folder is to be applied?", code="usage", hint="give it with -f DIR")
     wanted = read_wanted(folder)
     left_out = wanted.skip_bad_rows() if skip_bad else []
     if wanted.problems:  # without a station, too
         raise refusal(wanted)
+    interrupted = open_release(cli.station)
     plan = make_plan(cli.station, wanted, prune=prune, start=start)
     if wanted.problems:
         raise refusal(wanted)
@@ -49,8 +56,16 @@ def apply(
         cli.out.note(f"left out: {problem.path}: {problem.hint}")
     for warning in wanted.warnings:
         cli.out.note(f"warning: {warning}")
+    if interrupted is not None and interrupted["state"] != "preparing":
+        cli.out.note(
+            f"an earlier apply ({interrupted['note']}, begun {interrupted['started_at']}) was interrupted after "
+            f"{interrupted['done']} of {interrupted['total']} steps or more: "
+            + ("`tradewind apply --resume` or `--rollback` ends it" if dry_run else "this one takes its place")
+        )
     if not dry_run:
         carry_out(cli.station, plan)
+        if interrupted is not None and not plan and not plan.to_start:
+            cli.station.delete(f"/release/{interrupted['id']}")  # all is as the folder says
     view = {
         "dry_run": dry_run,
         "changed": bool(plan),
@@ -58,71 +73,33 @@ def apply(
         "started": plan.to_start,
         "warnings": wanted.warnings,
         "left_out": [{"code": p.code, "path": p.path, "hint": p.hint} for p in left_out],
+        "interrupted": interrupted,
     }
     cli.out.show(view, lambda: "\n".join(_told(plan, dry_run)))
     return 0
+
+
+def _end(cli: Session, *, resume: bool) -> int:
+    """Finish an interrupted release, or undo it. Raises NotFound when there is none."""
+    from tradewind.cli import apply_steps
+
+    release = cli.station.get("/release")
+    if resume:
+        count = apply_steps.resume(cli.station, release)
+        told = f"finished: {count} steps" if count else "nothing had been changed yet: apply the folder again"
+        cli.out.show({"resumed": count, "release": release}, lambda: told)
+        return 0
+    undone = apply_steps.roll_back(cli.station, release)
+    lines = [f"restored: {len(undone['restored'])}; removed: {len(undone['removed'])}"]
+    lines += [f"failed: {plain(what)}" for what in undone["failed"]]
+    cli.out.show({**undone, "release": release}, lambda: "\n".join(lines))
+    return 1 if undone["failed"] else 0
 
 
 def refusal(wanted: Wanted) -> Invalid:
     count = len(wanted.problems)
     message = f"{count} problem{'s' if count > 1 else ''} in {wanted.folder}: nothing was applied"
     return Invalid(message, code="bad_folder", hint="correct what is named", problems=wanted.problems)
-
-
-def carry_out(station: Http, plan: Plan) -> None:
-    """What is new before what needs it, and the other way round for what goes: flows need models, these channels.
-    An error says how far it came."""
-    from tradewind.cli.apply_history import put_history
-    from tradewind.cli.apply_parts import channel_parts, model_change
-    from tradewind.cli.apply_rules import put_rules
-
-    documents, found = plan.wanted.documents, plan.differences
-    done: list[str] = []
-
-    def put_flow(name: str) -> None:
-        station.put(f"/flows/{segment(name)}", documents["flows"][name])
-        done.append(f"flow {name}")
-
-    def remove_flow(name: str) -> None:
-        station.delete(f"/flows/{segment(name)}", wait_s=DELETE_S)
-        done.append(f"flow {name} (removed)")
-
-    try:
-        for part in channel_parts(documents["channels"], found["channels"]):
-            station.put("/channels", {"channels": list(part.values())})
-            done += [f"channel {name}" for name in part]
-        _each(found["flows"].removed, remove_flow)
-        if change := model_change(documents, found):
-            answer = station.put("/models", change)
-            done += [f"{noun} {name}" for noun in ("template", "model") for name in answer[f"{noun}s"]]
-            done += [f"model {name} (removed)" for name in answer["removed"]]
-        put_rules(station, plan.wanted.rules, found, done)
-        put_history(station, documents["history"], found["history"], done)
-        _each([*found["flows"].added, *found["flows"].changed], put_flow)
-        if gone := list(found["channels"].removed):
-            answer = station.put("/channels", {"remove": gone}, wait_s=DELETE_S)
-            done += [f"channel {name} (removed)" for name in gone]
-            done += [f"warning: {warning['hint']}" for warning in answer.get("warnings", ())]
-        for name in plan.to_start:
-            station.post(f"/flows/{segment(name)}/start")
-    except TradewindError as error:
-        error.add_note(f"applied before that: {', '.join(done) or 'nothing'}; apply again to go on")
-        raise
-
-
-def _each(names: Iterable[str], act: Callable[[str], None]) -> None:
-    """One after the other; those that are refused because of others come again after these. Raises the last refusal."""
-    left = list(names)
-    while left:
-        refused: list[tuple[str, Invalid]] = []
-        for name in left:
-            try:
-                act(name)
-            except Invalid as error:
-                refused.append((name, error))
-        if len(refused) == len(left):
-            raise refused[0][1]
-        left = [name for name, _ in refused]
 
 
 def _told(plan: Plan, dry_run: bool) -> list[str]:

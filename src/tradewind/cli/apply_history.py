@@ -48,11 +48,12 @@ def present_history(station: Http, wanted: Mapping[str, Any]) -> dict[str, Any]:
     return {POLICY: station.get("/history/policy")} if wanted else {}
 
 
-def put_history(station: Http, wanted: Mapping[str, Any], found: Difference, done: list[str]) -> None:
-    """Adds what was applied to `done`."""
-    if found.added or found.changed:
-        station.put("/history/policy", wanted[POLICY])
-        done.append("history policy")
+def history_steps(wanted: Mapping[str, Any], found: Difference) -> list[dict[str, Any]]:
+    from tradewind.cli.apply_steps import step
+
+    if not found.added and not found.changed:
+        return []
+    return [step("PUT", "/history/policy", wanted[POLICY], ["history policy"])]
 
 
 def _policy_of(data: bytes, name: str) -> dict[str, Any]:

@@ -144,18 +144,24 @@ def rule_changes(wanted: WantedRules, differences: Mapping[str, Difference]) -> 
             yield {name: each for name, each in change.items() if each}
 
 
-def put_rules(station: Http, wanted: WantedRules, differences: Mapping[str, Difference], done: list[str]) -> None:
-    """Adds what was applied to `done`."""
+def rule_steps(wanted: WantedRules, differences: Mapping[str, Difference]) -> list[dict[str, Any]]:
+    """Rules and groups, then groups that go, then the notification policy."""
+    from tradewind.cli.apply_steps import step
+
+    steps = []
     for change in rule_changes(wanted, differences):
-        answer = station.put("/rules", change)
-        done += [f"rule group {name}" for name in answer["groups"]] + [f"rule {name}" for name in answer["rules"]]
-        done += [f"rule {name} (removed)" for name in answer["removed"]]
+        what = [f"rule group {each['id']}" for each in change.get("groups", ())]
+        what += [f"rule {each['id']}" for each in change.get("rules", ())]
+        what += [f"rule {name} (removed)" for name in change.get("remove", ())]
+        steps.append(step("PUT", "/rules", change, what))
     for name in differences["groups"].removed:
-        station.delete(f"/rule-groups/{segment(name)}?rules=ungroup")
-        done.append(f"rule group {name} (removed)")
+        steps.append(
+            step("DELETE", f"/rule-groups/{segment(name)}?rules=ungroup", None, [f"rule group {name} (removed)"])
+        )
     if differences["notifications"].added or differences["notifications"].changed:
-        station.put("/notifications/policy", wanted.documents["notifications"][POLICY])
-        done.append("notification policy")
+        policy = wanted.documents["notifications"][POLICY]
+        steps.append(step("PUT", "/notifications/policy", policy, ["notification policy"]))
+    return steps
 
 
 def unknown_points(wanted: WantedRules, declared: Mapping[str, set[str]]) -> Iterator[str]:

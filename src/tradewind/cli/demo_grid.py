@@ -38,8 +38,9 @@ def folder() -> Path:
 
 def start(http: Http) -> None:
     """Apply the folder as `tradewind apply --start` does, and wait for the first values."""
-    from tradewind.cli.apply import carry_out, refusal
+    from tradewind.cli.apply import refusal
     from tradewind.cli.apply_plan import make_plan, read_wanted
+    from tradewind.cli.apply_steps import carry_out
 
     wanted = read_wanted(folder())
     plan = make_plan(http, wanted, prune=False, start=True)

@@ -35,6 +35,8 @@ READY_S = 5.0
 #: How many keys the search for forgotten ones looks at.
 MAX_KEYS = 200_000
 SCAN = 1000
+#: An apply that has said nothing for so long was interrupted; one of its steps may take a minute.
+RELEASE_S = 90.0
 CLOCK_WARN_S, CLOCK_FAIL_S = 1.0, 5.0
 #: Keys that always expire, by what follows the prefix; see keys.py.
 EXPIRING = re.compile(
@@ -52,6 +54,7 @@ async def examine(settings: Settings) -> list[Check]:
     """All checks; those that could not be made are `unknown`. Raises Invalid for wrong settings."""
     own: tuple[Look, ...] = (
         _station,
+        _release,
         _server,
         _writes,
         _memory,
@@ -122,6 +125,22 @@ async def _station(plane: Plane) -> list[Check]:
         return [Check("station", "fail", detail, f"{RESTORE}; see docs/recovery.md")]
     hint = "start it with the scheduler, api or alarmsrv role, which have SQL; if it runs, its data may be gone"
     return [Check("station", "warn", "no station has an id in this Redis", hint)]
+
+
+async def _release(plane: Plane) -> list[Check]:
+    """An `apply` that was interrupted leaves kinds at different versions."""
+    with translated(plane.link):
+        names = ("note", "state", "beat_ms", "done", "total")
+        note, state, beat_ms, done, total = await plane.redis.hmget(plane.keys.release(), names)
+    if state is None or state == b"preparing":
+        return []
+    since_s = time.time() - int(beat_ms or 0) / 1000
+    if since_s < RELEASE_S:
+        return [Check("release", "ok", f"an apply is under way: {int(done or 0)} of {int(total or 0)} steps")]
+    found = (
+        f"an apply ({(note or b'').decode(errors='replace')}) stopped {since_s:.0f} s ago after {int(done or 0)} steps"
+    )
+    return [Check("release", "warn", f"{found} of {int(total or 0)}", "`tradewind apply --resume`, or `--rollback`")]
 
 
 async def _server(plane: Plane) -> list[Check]:

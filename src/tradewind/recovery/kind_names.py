@@ -15,3 +15,6 @@ KINDS = (
     "history",
     "flows",
 )
+
+#: Those that a release (`tradewind apply`) changes, in the order in which it puts them.
+RELEASED = ("channels", "templates", "models", "groups", "rules", "notifications", "history", "flows")

@@ -82,7 +82,7 @@ class Definitions:
             Kind("schedules", self._hash(keys.schedules())),
             Kind(
                 "channels",
-                self._hash(keys.channels()),
+                self._no_text,
                 mark=lambda: self._ask("hget", keys.channel_versions(), "word"),
                 ids=self._fields(keys.channels()),
                 digests=self._channel_versions,
@@ -90,7 +90,14 @@ class Definitions:
             ),
             Kind("templates", self._hash(keys.model_templates()), mark=lambda: self._ask("get", keys.models_version())),
             Kind("models", self._hash(keys.models()), mark=lambda: self._ask("get", keys.models_version())),
-            Kind("alarms", self._alarms, mark=self._journal_end, ids=self._open_alarms),
+            Kind(
+                "alarms",
+                self._no_text,
+                mark=self._journal_end,
+                ids=self._open_alarms,
+                digests=self._alarm_digests,
+                some=self._alarms,
+            ),
             Kind(
                 "groups",
                 self._documents(keys.rule_groups(), keys.rule_group),
@@ -105,7 +112,7 @@ class Definitions:
             ),
             Kind("notifications", self._one(keys.notify_policy())),
             Kind("history", self._one(keys.history_policy())),
-            Kind("flows", self._flows, ids=self._flow_ids),
+            Kind("flows", self._no_text, ids=self._flow_ids, digests=self._flow_digests, some=self._flows),
         )
 
     async def station_id(self) -> str:
@@ -173,20 +180,28 @@ class Definitions:
     async def _flow_ids(self) -> list[str]:
         return [_text(name) for name in await self._ask("zrange", self._plane.keys.flows(), 0, -1)]
 
-    async def _flows(self) -> dict[str, str]:
+    async def _flow_digests(self) -> dict[str, str]:
+        """Without the definitions: one may be megabytes."""
         names = await self._flow_ids()
-        fields = ("config", "status", "last_cycle", "created_at", "once")
+        fields = ("version", "updated_ms", "status", "last_cycle")
         rows = await self._many(("hmget", self._plane.keys.flow(name), fields) for name in names)
         found = {}
         for name, row in zip(names, rows, strict=True):
-            if row is None or row[0] is None:
-                continue
-            config, status, last, created, once = map(_text, row)
-            if status != "deleting":
-                used = cycles_used(int(last) if last.lstrip("-").isdigit() else -1)
-                found[name] = msgspec.json.encode(
-                    {"config": config, "status": status, "cycles": used, "created_at": created, "once": once == "1"}
-                ).decode()
+            version, updated, status, last = map(_text, row or [None] * 4)
+            if version and status != "deleting":
+                found[name] = digest_of(f"{version} {updated} {status} {cycles_used(_number(last))}")
+        return found
+
+    async def _flows(self, ids: Collection[str]) -> dict[str, str]:
+        fields = ("config", "status", "last_cycle", "created_at", "once")
+        rows = await self._many(("hmget", self._plane.keys.flow(name), fields) for name in ids)
+        found = {}
+        for name, row in zip(ids, rows, strict=True):
+            if row is not None and row[0] is not None:
+                config, status, last, created, once = map(_text, row)
+                flow = {"config": config, "status": status, "cycles": cycles_used(_number(last))}
+                flow |= {"created_at": created, "once": once == "1"}
+                found[name] = msgspec.json.encode(flow).decode()
         return found
 
     async def _journal_end(self) -> object:
@@ -198,16 +213,25 @@ class Definitions:
     async def _open_alarms(self) -> list[str]:
         return [_text(name) for name in await self._ask("zrange", self._plane.keys.alarm_order("open"), 0, -1)]
 
-    async def _alarms(self) -> dict[str, str]:
+    async def _alarm_digests(self) -> dict[str, str]:
         names = await self._open_alarms()
-        rows = await self._many(("hgetall", self._plane.keys.alarm(name)) for name in names)
+        rows = await self._many(("hmget", self._plane.keys.alarm(name), ("version", "count")) for name in names)
+        return {name: b":".join(row).decode() for name, row in zip(names, rows, strict=True) if row and all(row)}
+
+    async def _alarms(self, ids: Collection[str]) -> dict[str, str]:
+        rows = await self._many(("hgetall", self._plane.keys.alarm(name)) for name in ids)
         return {
-            name: msgspec.json.encode(
-                {_text(field): _text(value) for field, value in row.items()}, order="sorted"
-            ).decode()
-            for name, row in zip(names, rows, strict=True)
+            name: msgspec.json.encode({_text(field): _text(value) for field, value in row.items()}).decode()
+            for name, row in zip(ids, rows, strict=True)
             if row
         }
+
+    async def _no_text(self) -> dict[str, str]:
+        raise NotImplementedError("this kind is read by digests")
+
+
+def _number(text: str) -> int:
+    return int(text) if text.lstrip("-").isdigit() else -1
 
 
 def _text(data: bytes | None) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
@@ -19,14 +19,17 @@ from tradewind.flows.control import FlowControl
 from tradewind.history.store import HistoryStore
 from tradewind.models.store import ModelStore
 from tradewind.notify.store import NotifyStore
+from tradewind.points.board import Board
 from tradewind.points.channel_store import NEW, ChannelStore, channel_document, validate_channel
 from tradewind.points.spec import ChannelSpec
-from tradewind.recovery.copy_table import CopyTable
 from tradewind.recovery.kind_names import KINDS
 from tradewind.recovery.kinds import POLICY, Definitions
 from tradewind.rules.store import RuleStore
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.periodic import Schedule, ScheduleStore
+
+if TYPE_CHECKING:  # SQL is heavy, and a rollback needs none
+    from tradewind.recovery.copy_table import CopyTable
 
 log = structlog.get_logger(__name__)
 #: Things that are put with one call, where a call takes several.
@@ -39,6 +42,7 @@ TYPES_S = 15.0
 class Rooms:
     """The stores that things are put with."""
 
+    board: Board
     channels: ChannelStore
     models: ModelStore
     rules: RuleStore
@@ -77,10 +81,18 @@ Progress = Callable[[str, int, int], Awaitable[None]]
 
 
 class Restorer:
-    def __init__(self, definitions: Definitions, copies: CopyTable, rooms: Rooms) -> None:
+    """`copies`: None where nothing but `put` is called for."""
+
+    def __init__(self, definitions: Definitions, copies: CopyTable | None, rooms: Rooms) -> None:
         self._definitions = definitions
-        self._copies = copies
+        self._table = copies
         self._rooms = rooms
+
+    @property
+    def _copies(self) -> CopyTable:
+        if self._table is None:
+            raise Conflict("copies are kept in SQL, and there is none", code="no_sql")
+        return self._table
 
     async def missing(self, station_id: str, kinds: Collection[str] = KINDS) -> dict[str, Missing]:
         """What the copy has and Redis lacks. Raises Unavailable."""
@@ -245,13 +257,14 @@ class Restorer:
             if error.code == "flow_exists":
                 return False
             raise
-        recorded = (await self._copies.last_cycles([name])).get(name, -1)
+        recorded = (await self._table.last_cycles([name])).get(name, -1) if self._table is not None else -1
         used, status = max(recorded, int(document["cycles"])), str(document["status"])
         if status == "draining" or (status == "running" and document.get("once") and used >= 0):
             status = "stopped"  # its cycle is lost; what ran once is not run again by a restore
         kept = status if status in ("paused", "stopped", "completed", "failed", "expired") else ""
-        await flows.store.restore(name, last_cycle=used, status=kept, created_at=str(document["created_at"]))
-        if status == "running":
+        created = str(document["created_at"])
+        is_fresh = await flows.store.restore(name, last_cycle=used, status=kept, created_at=created)
+        if is_fresh and status == "running":
             await flows.start(name)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:  # heavy, and not every role needs them
     from tradewind.recovery.copier import Copier
     from tradewind.recovery.copy_table import CopyTable
     from tradewind.recovery.kinds import Definitions
+    from tradewind.recovery.release import ReleaseJournal
     from tradewind.recovery.restore_run import RestoreRun, RestoreState
     from tradewind.recovery.restorer import Restorer, Rooms
     from tradewind.recovery.station_table import StationTable
@@ -43,7 +45,21 @@ class Recovery:
         self._shelf = _Shelf(plane, sql, self._name, rooms) if sql is not None and rooms is not None else None
         table = self._shelf.table if self._shelf is not None else None
         self.watch = StationWatch(plane, table, self._name, self._bring_policy if table is not None else None)
+        self._rooms = rooms
         self._running: set[asyncio.Task[RestoreState]] = set()
+
+    @cached_property
+    def releases(self) -> ReleaseJournal:
+        """The journal of `apply`. Raises Conflict in a process without stores."""
+        from tradewind.recovery.kinds import Definitions
+        from tradewind.recovery.release import ReleaseJournal
+        from tradewind.recovery.restorer import Restorer
+
+        if self._rooms is None:
+            raise Conflict("this process has no stores", code="no_stores")
+        definitions, rooms = Definitions(self._plane), self._rooms()
+        copies = self._shelf.copies if self._shelf is not None else None
+        return ReleaseJournal(self._plane, definitions, Restorer(definitions, copies, rooms), rooms)
 
     async def check_in(self) -> None:
         """Before the roles begin. Raises Conflict when this Redis is another station's, Unavailable."""

@@ -596,6 +596,10 @@ class Keys:
         """string; token of the process that restores: two never do so at once. 30 s, renewed. restore_hold."""
         return f"{self.p}station:restoring"
 
+    def release(self) -> str:
+        """hash; the journal of an `apply` under way, or interrupted: id, note, state, started_ms, beat_ms, is_ready, total, done; `step:{n}` the requests as JSON, `was:{kind}:{id}` what stood there before (`` nothing). Until it is finished or rolled back. ReleaseJournal."""
+        return f"{self.p}release:journal"
+
     def station_keeper(self) -> str:
         """string; id of the process that copies definitions to SQL. 10 s, renewed. Leadership."""
         return f"{self.p}station:keeper"
