@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from tradewind.api.errors import Refused
 from tradewind.errors import Invalid, Problem
+from tradewind.numerals import read_number
 from tradewind.offload import offload
 from tradewind.problems import Problems, unknown_words
 
@@ -270,7 +271,7 @@ def query_number(request: Request, name: str, low: float, high: float) -> float 
     if text is None:
         return None
     try:
-        value = float(text)
+        value = read_number(text)
     except ValueError:
         value = math.nan
     if not low <= value <= high:

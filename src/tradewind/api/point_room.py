@@ -57,7 +57,7 @@ class PointServices(Protocol):
 def point_view(point: PointValue, is_declared: bool) -> dict[str, Any]:
     """`ts` in milliseconds since the epoch, as it was sent. `state` says what there is to know beside the quality."""
     if point.value is None:
-        state = "no_value" if is_declared else "undeclared"
+        state = "bad" if point.is_refused else "no_value" if is_declared else "undeclared"
     elif point.is_stale:
         state = "stale"
     else:

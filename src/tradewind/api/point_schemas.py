@@ -64,8 +64,9 @@ POINT_FIELDS: dict[str, Schema] = {
     "unit": TEXT,
     "state": {
         "type": "string",
-        "enum": ["ok", "stale", "no_value", "pushed", "undeclared"],
-        "description": "`no_value`: declared, and nothing has come yet; `pushed`: a value of a point that nobody has "
+        "enum": ["ok", "stale", "bad", "no_value", "pushed", "undeclared"],
+        "description": "`bad`: its device gives no value; `no_value`: declared, and nothing has come yet; `pushed`: a "
+        "value of a point that nobody has "
         "declared; `undeclared`: neither declared nor ever written",
     },
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,15 +123,14 @@ def read_values(words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
 
 def finite(text: str) -> float:
     """Raises ValueError; the station cannot be sent what JSON cannot say."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(text)
-    return number
+    from tradewind.numerals import read_number
+
+    return read_number(text)
 
 
 def read_ts(text: str) -> int:
     """Milliseconds. An ISO time without a zone is local. Raises Invalid."""
-    if text.isdigit():
+    if text.isascii() and text.isdecimal() and len(text) <= 18:
         return int(text)
     try:
         return round(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)

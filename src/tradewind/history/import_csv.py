@@ -14,6 +14,7 @@ from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.history.sample import BAD, GOOD, UNCERTAIN, Row, is_series, refusal
 from tradewind.history.times import SECONDS, SECONDS_HINT
+from tradewind.numerals import read_number
 
 _NAMES = {"ts": "ts", "time": "ts", "timestamp": "ts", "address": "address", "series": "address"}
 _NAMES |= {"value": "value", "quality": "quality"}
@@ -134,7 +135,7 @@ def _time(text: str) -> int:
 
 def _value(text: str) -> float:
     try:
-        return float(text)
+        return read_number(text)
     except ValueError:
         hint = ": write it with a decimal point" if "," in text else ""
         raise ValueError(f"{text[:40]!r} is no number{hint}" if text else "the value is missing") from None

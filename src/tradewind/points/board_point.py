@@ -27,6 +27,7 @@ class PointValue(msgspec.Struct, frozen=True, gc=False):
     """What the board knows of a point. Without a value (None) the quality is bad and `ts` and `age_ms` are None.
 
     A stale value is not good any more: it is `uncertain`, or `bad` if it was. `ts` and `age_ms` in milliseconds.
+    `is_refused`: it has no value because its device gives none; else nothing has come yet.
     """
 
     address: str
@@ -36,6 +37,7 @@ class PointValue(msgspec.Struct, frozen=True, gc=False):
     age_ms: int | None
     unit: str = ""
     is_stale: bool = False
+    is_refused: bool = False
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -94,7 +96,7 @@ def points_of(
                 if spec.max_age_s is not None:
                     is_stale = now - max(at or 0, answered) > spec.max_age_s * 1000
         if number is None:
-            add(PointValue(prefix + field, None, None, _BAD, None, unit))
+            add(PointValue(prefix + field, None, None, _BAD, None, unit, is_refused=word is not None))
             continue
         quality = _WORDS.get(word, _UNCERTAIN)
         if is_stale and quality == _GOOD:

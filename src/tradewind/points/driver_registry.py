@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tradewind.errors import Invalid, Problem, TradewindError, Unavailable
 from tradewind.points.driver import Driver
+from tradewind.points.drivers.parameters import unknown_names
 from tradewind.points.spec import ChannelSpec
 from tradewind.problems import closest
 
@@ -56,7 +57,7 @@ class DriverRegistry:
 
         unsafe = check_safety(channel.points, channel.id)
         if channel.protocol == PUSH:
-            return unsafe
+            return [*unknown_names(channel.parameters, ()), *unsafe]
         try:
             return [*self.get(channel.protocol).check(channel), *unsafe]
         except TradewindError as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tradewind.numerals import read_number, read_whole
 from tradewind.points.spec import Kind
 
 Parser = Callable[[Any], Any]
@@ -52,16 +53,13 @@ class Column:
 def number(value: Any) -> float:
     made = math.nan
     if type(value) is str:
-        # float() also takes 1_000 and digits of other scripts
-        if value.isascii() and "_" not in value:
-            try:
-                made = float(value)
-            except ValueError:
-                hint = "write the decimals after a point: " if "," in value else "give a number such as 0.1, not "
-                raise BadCell("not_a_number", f"{hint}{_shown(value)}") from None
-            if not math.isfinite(made):
-                raise BadCell("not_finite", f"give a finite number, not {_shown(value)}")
-            return made
+        try:
+            return read_number(value)
+        except ValueError as error:
+            if "large" in str(error) or value.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+                raise BadCell("not_finite", f"give a finite number, not {_shown(value)}") from None
+            hint = "write the decimals after a point: " if "," in value else "give a number such as 0.1, not "
+            raise BadCell("not_a_number", f"{hint}{_shown(value)}") from None
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         try:
             made = float(value)
@@ -94,10 +92,8 @@ def whole(low: int, high: int) -> Parser:
         made = None
         if type(value) is str:
             try:
-                made = int(value, 16) if value[:2].lower() == "0x" else int(value)
+                made = read_whole(value, is_hex=True)
             except ValueError:
-                made = None
-            if made is not None and ("_" in value or not value.isascii()):
                 made = None
         if made is None:
             try:

@@ -13,6 +13,7 @@ import msgspec
 
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid
+from tradewind.numerals import read_number
 from tradewind.points.address import SWITCHED
 
 MAX_KEY = 256
@@ -20,7 +21,6 @@ MIN_TIMESTAMP, MAX_TIMESTAMP = 1_000_000_000_000, 9_999_999_999_999
 
 _HASH_KEY = re.compile(r"comsrv:[0-9]+:[msca]|modsrv:[a-zA-Z0-9_-]+:(?:measurement|control)")
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]{1,6})?")
-_LOOSE = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _NEGATIVE_ZERO = "-0.000000"
 
 
@@ -70,11 +70,11 @@ def parse_value(text: str | bytes) -> float:
     """
     if isinstance(text, bytes):
         text = text.decode("ascii", "replace")
-    if _LOOSE.fullmatch(text) is not None:
-        value = float(text)
-        if math.isfinite(value):
-            return value
-    raise Invalid(f"{text[:40]!r} is not a number", code="not_a_number", hint="write a value such as 25.123456")
+    try:
+        return read_number(text)
+    except ValueError:
+        hint = "write a value such as 25.123456"
+        raise Invalid(f"{text[:40]!r} is not a number", code="not_a_number", hint=hint) from None
 
 
 class StandardFloat:

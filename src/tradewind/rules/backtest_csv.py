@@ -17,6 +17,7 @@ import numpy as np
 
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
+from tradewind.numerals import NUMBER_CHARACTERS, read_number, read_whole
 from tradewind.rules.backtest_series import MAX_TS_MS, Series
 from tradewind.rules.verdict import BAD, GOOD, STALE, UNCERTAIN
 
@@ -207,7 +208,7 @@ def _iso_times(cells: Sequence[str]) -> Any:
 
 def _time(cell: str) -> int:
     try:
-        found = int(cell)
+        found = read_whole(cell.strip())
     except ValueError:
         found = from_iso(cell.strip())
     if not 0 <= found <= MAX_TS_MS:
@@ -217,6 +218,8 @@ def _time(cell: str) -> int:
 
 def _values(cells: Sequence[str]) -> Any:
     try:
+        if not NUMBER_CHARACTERS.issuperset("".join(cells)):
+            raise ValueError
         found = np.array(list(map(float, cells)), np.float64)
     except ValueError:
         found = np.array(list(map(_value, cells)), np.float64)
@@ -226,10 +229,8 @@ def _values(cells: Sequence[str]) -> Any:
 
 
 def _value(cell: str) -> float:
-    found = float(cell) if cell.strip() else float("nan")
-    if np.isinf(found):
-        raise ValueError
-    return found
+    word = cell.strip()
+    return read_number(word) if word and word.lower() != "nan" else float("nan")  # the word for unknown
 
 
 def _words(cells: Sequence[str]) -> Any:

@@ -23,6 +23,7 @@ from tradewind.points.drivers.modbus_cell import READ_BITS, READ_OF_WRITE, Cell,
 from tradewind.points.drivers.modbus_plan import MAX_BITS, MAX_GAP, MAX_REGISTERS
 from tradewind.points.drivers.modbus_poll import Limits, PollPlan
 from tradewind.points.drivers.modbus_reply import BYTES, explain
+from tradewind.points.drivers.parameters import unknown_names, whole_numbers
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
 # pymodbus logs each failed connect and each lost answer; the channel's status and its own log line say that already.
@@ -61,7 +62,8 @@ class ModbusTcp(Driver):
     def __init__(self, channel: ChannelSpec) -> None:
         super().__init__(channel)
         given = channel.parameters
-        options = {name: int(given.get(name, default)) for name, (default, _, _) in PARAMETERS.items()}
+        said = {name: value for name, value in given.items() if value is not None}
+        options = {name: int(said.get(name, default)) for name, (default, _, _) in PARAMETERS.items()}
         self._pause_s = options["pause_ms"] / 1000
         self._timeout_s = channel.timeout_ms / 1000
         cells = [cell for point in channel.points if (cell := cell_of(point, given, [])) is not None]
@@ -80,15 +82,13 @@ class ModbusTcp(Driver):
 
     @classmethod
     def check(cls, channel: ChannelSpec) -> list[Problem]:
-        problems = []
+        problems: list[Problem] = []
         host = channel.parameters.get("host")
         if not isinstance(host, str) or not host:
             problems.append(Problem("missing", "parameters.host", "name the device's address"))
-        for name, (default, low, high) in PARAMETERS.items():
-            value = channel.parameters.get(name, default)
-            if not isinstance(value, int) or not low <= value <= high:
-                hint = f"give a whole number from {low} to {high}"
-                problems.append(Problem("bad_number", f"parameters.{name}", hint))
+        bounds = {name: (low, high) for name, (_, low, high) in PARAMETERS.items()}
+        problems += whole_numbers(channel.parameters, bounds)
+        problems += unknown_names(channel.parameters, ("host", "slave_id", "byte_order", *PARAMETERS))
         for index, point in enumerate(channel.points):
             found: list[Problem] = []
             cell_of(point, channel.parameters, found)

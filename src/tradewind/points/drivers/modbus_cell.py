@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tradewind.errors import Invalid, Problem
+from tradewind.numerals import read_whole
 from tradewind.points.convert import INTEGER_RANGES
 from tradewind.points.spec import Kind, PointSpec
 
@@ -108,7 +109,7 @@ def _whole(
         problems.append(Problem("missing", f"mapping.{name}", f"give a whole number from {low} to {high}"))
         return low
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value)
+        number = read_whole(value.strip(), is_hex=True) if isinstance(value, str) else int(value)
         if number == float(number if isinstance(value, str) else value) and low <= number <= high:
             return number
     except (TypeError, ValueError, OverflowError):

@@ -10,6 +10,7 @@ from typing import Any, Final
 from tradewind import codec
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
+from tradewind.numerals import read_number
 from tradewind.points.drivers.json_path import Path, find, parse_path
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
@@ -104,13 +105,12 @@ def number_of(found: Any, *, only_words: bool = False) -> float:
     word = found.strip().lower()
     if word in _WORDS:
         return _WORDS[word]
-    if only_words or "_" in word or not word.isascii():
+    if only_words:
         return math.nan
     try:
-        number = float(word)
+        return read_number(word)
     except ValueError:
         return math.nan
-    return number if math.isfinite(number) else math.nan
 
 
 def time_of(found: Any) -> int:

@@ -23,6 +23,7 @@ def unknown_names(given: Mapping[str, Any], known: Collection[str], where: str =
     found = Problems()
     for name in unknown_words(given, known, found):
         close = closest(str(name), known)
-        hint = f"did you mean {close}?" if close else f"there are {', '.join(known)}"
+        others = f"there are {', '.join(known)}" if known else "leave it out: there are none"
+        hint = f"did you mean {close}?" if close else others
         found.append(Problem("unknown_parameter", f"{where}.{name}", hint))
     return found

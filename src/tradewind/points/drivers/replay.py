@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
+from tradewind.numerals import read_number
 
 MAX_ROWS = 2_000_000
 
@@ -67,7 +68,7 @@ def _take(
         time = _seconds(row[clock].strip())
         if times and time <= times[-1]:
             raise ValueError("time does not rise")
-        values = [float(cell) if cell.strip() and at != clock else None for at, cell in enumerate(row)]
+        values = [read_number(cell.strip()) if cell.strip() and at != clock else None for at, cell in enumerate(row)]
         if len(values) > len(cells):
             raise ValueError("more cells than headings")
     except (ValueError, IndexError) as error:
@@ -81,6 +82,6 @@ def _take(
 
 def _seconds(text: str) -> float:
     try:
-        return float(text)
+        return read_number(text)
     except ValueError:
         return from_iso(text) / 1000

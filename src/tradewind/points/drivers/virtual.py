@@ -17,10 +17,13 @@ from typing import Any, ClassVar
 
 from tradewind.errors import Invalid, Problem
 from tradewind.expr import CONSTANTS, FUNCTIONS, Expression, ExpressionError, compile_expression
+from tradewind.numerals import read_number
 from tradewind.points.driver import DeviceTrouble, Driver
+from tradewind.points.drivers.parameters import unknown_names
 from tradewind.points.drivers.replay import Replay, read_replay
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
 
+PARAMETERS = ("replay", "loop", "speed", "seed")
 _TIMES = ("t", "now", "dt", "value")
 _READ = (Kind.MEASUREMENT, Kind.SIGNAL)
 
@@ -67,12 +70,17 @@ class VirtualDriver(Driver):
 
     @classmethod
     def check(cls, channel: ChannelSpec) -> list[Problem]:
-        problems = []
+        problems: list[Problem] = []
         replay = channel.parameters.get("replay")
         if replay and not Path(str(replay)).is_file():
             problems.append(Problem("no_file", "parameters.replay", f"there is no file {replay}"))
         if not _is_number(channel.parameters.get("speed", 1)) or float(channel.parameters.get("speed", 1)) <= 0:
             problems.append(Problem("bad_number", "parameters.speed", "give a number above 0"))
+        if not isinstance(channel.parameters.get("loop", True), bool):
+            problems.append(Problem("bad_value", "parameters.loop", "give true or false"))
+        if not isinstance(channel.parameters.get("seed"), int | float | str | None):
+            problems.append(Problem("bad_value", "parameters.seed", "give a number or a word"))
+        problems += unknown_names(channel.parameters, PARAMETERS)
         inputs = _inputs(_names(channel))
         for index, point in enumerate(channel.points):
             path = f"points[{index}].mapping"
@@ -203,8 +211,8 @@ def _in_order(sources: list[_Source]) -> list[_Source]:
 
 def _is_number(value: Any) -> bool:
     try:
-        return math.isfinite(float(value))
-    except (TypeError, ValueError):
+        return math.isfinite(read_number(value) if isinstance(value, str) else float(value))
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
