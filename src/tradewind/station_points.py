@@ -15,6 +15,7 @@ from tradewind.models.store import ModelStore
 from tradewind.points.acquisition import Acquisition
 from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.board import Board
+from tradewind.points.channel_claim import taken_beyond_share
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.command_run import CommandRunner
 from tradewind.points.commands import Commands
@@ -80,10 +81,11 @@ class PointRoom:
         """The roles comsrv and modsrv. Raises Unavailable."""
         await self.look()
         keys = self.plane.keys
-        (seconds, _), owners, models, leader, report = await self.plane.home.ask(
+        (seconds, _), owners, claims, models, leader, report = await self.plane.home.ask(
             [
                 ("TIME",),
                 ("HGETALL", keys.channel_owners()),
+                ("HGETALL", keys.channel_claims()),
                 ("HLEN", keys.models()),
                 ("GET", keys.models_leader()),
                 ("GET", keys.progress(keys.models_leader())),
@@ -96,9 +98,9 @@ class PointRoom:
         else:
             what = f"no process has this role, {models} models"
             modsrv = missing("modsrv", what) if models else unneeded(what)
-        return {"comsrv": self._polling(held), "modsrv": modsrv}
+        return {"comsrv": self._polling(held, taken_beyond_share(claims, now)), "modsrv": modsrv}
 
-    def _polling(self, held: Mapping[str, bytes]) -> Part:
+    def _polling(self, held: Mapping[str, bytes], extras: Mapping[str, int]) -> Part:
         left = sorted(self._enabled - set(held), key=lambda name: (len(name), name))
         if not self._enabled:
             return Part("ok" if held else "off", "no channel is enabled")
@@ -109,6 +111,10 @@ class PointRoom:
             more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
             detail = f"{said}; nobody polls {', '.join(left[:NAMED])}{more}"
             return Part("degraded", detail, "a comsrv claims them within seconds; if not, start another one")
+        if extras:
+            taken = ", ".join(f"{count} by {name}" for name, count in sorted(extras.items()))
+            detail = f"{said}; polled beyond the share of a process, because another one does not claim them: {taken}"
+            return Part("degraded", detail, "look at the log of the comsrv that has fewer channels, or stop it")
         return Part("ok", said)
 
     def describe(self, address: Address) -> PointSpec | None:

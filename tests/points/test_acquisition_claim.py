@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,14 +16,18 @@ import pytest
 from tests.points.site import Site, virtual_channel
 from tests.process import Server, running
 from tests.servers import redis_server
+from tradewind.health_part import Part
 from tradewind.points.acquisition import Acquisition
-from tradewind.points.channel_claim import ClaimKeeper
-from tradewind.points.channel_status import request_reload
+from tradewind.points.channel_bench import Bench
+from tradewind.points.channel_claim import HUNG_LEASES, ClaimKeeper
+from tradewind.points.channel_runner import ChannelRunner
+from tradewind.points.channel_status import ChannelStatus, request_reload
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.drivers.virtual import VirtualDriver
-from tradewind.points.spec import Kind
+from tradewind.points.spec import Kind, Reading
 from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings
+from tradewind.station_points import PointRoom
 
 M = Kind.MEASUREMENT
 
@@ -98,6 +104,166 @@ async def test_a_killed_process_is_replaced_within_one_and_a_half_leases(redis_7
 
             assert await site.until(has_it, "take-over") <= lease_s * 1.5 + 0.5
             await site.online("1")
+
+
+NAMES = [str(n) for n in range(1, 7)]
+
+
+@contextlib.contextmanager
+def another(redis_7: Server, site: Site, lease_s: float, fault: str = "") -> Iterator[Server]:
+    """A process `first` that polls channels of the same site."""
+    argv = [sys.executable, "-m", "tests.points.acquisition_process", redis_7.url, site.settings.key_prefix, "first"]
+
+    def make(folder: Path) -> Server:
+        return Server([*argv, str(lease_s), fault], port=0, url="", folder=folder, is_ready=lambda: True)
+
+    with running(make) as process:
+        yield process
+
+
+async def owned(site: Site) -> Counter[str]:
+    """By process, of leases that have not ended."""
+    found = await site.plane.redis.hgetall(site.plane.keys.channel_owners())
+    seconds, micros = await site.plane.redis.time()
+    leases = [lease.decode().rpartition(":") for lease in found.values()]
+    return Counter(owner for owner, _, ends in leases if int(ends) > seconds * 1000 + micros // 1000)
+
+
+async def test_channels_that_a_live_process_does_not_claim_are_polled_by_another_one_and_told(
+    redis_7: Server, site: Site
+) -> None:
+    lease_s = 0.6
+    await site.store.put([virtual_channel(name) for name in NAMES])
+
+    async def faults() -> list[str]:
+        entries = await site.plane.redis.xrange(site.plane.keys.faults())
+        return [fields[b"state"].decode() for _, fields in entries if fields[b"source"] == b"points:claims"]
+
+    async def comsrv() -> Part:
+        return (await PointRoom(site.plane.link, site.settings).health())["comsrv"]
+
+    with another(redis_7, site, lease_s, "blind") as process:
+        await site.online("1")
+        async with site.running(owner="second", lease_s=lease_s) as second:
+            took_s = await site.until(lambda: shared(site, 1, 5), "all channels polled")
+            assert took_s < 3 * lease_s + 1
+            assert len(second.statistics()) == 5
+            for _ in range(25):  # it keeps them: nobody asks for them
+                await asyncio.sleep(0.1)
+                assert await shared(site, 1, 5)
+            assert (await faults())[-1] == "raise"
+            found = await comsrv()
+            assert found.status == "degraded"
+            assert "2 by second" in found.detail
+            process.kill()
+            await site.until(lambda: shared(site, 0, 6), "all of them")
+            with another(redis_7, site, lease_s):
+                await site.until(lambda: shared(site, 3, 3), "an even share again")
+                assert (await faults())[-1] == "clear"
+                assert (await comsrv()).status == "ok"
+
+
+async def test_channels_of_a_process_whose_loop_hangs_are_polled_by_another_one(
+    redis_7: Server, site: Site, tmp_path: Path
+) -> None:
+    lease_s, flag = 0.6, tmp_path / "hang"
+    await site.store.put([virtual_channel(name) for name in NAMES])
+    with another(redis_7, site, lease_s, str(flag)):
+        async with site.running(owner="second", lease_s=lease_s):
+            await site.until(lambda: shared(site, 3, 3), "an even share")
+            flag.touch()
+            took_s = await site.until(lambda: shared(site, 0, 6), "take-over")
+            assert took_s < (HUNG_LEASES + 1.5 + 1) * lease_s + 1
+            flag.unlink()
+            await site.until(lambda: shared(site, 3, 3), "an even share again")
+
+
+async def test_a_stopped_process_is_replaced_and_has_its_share_again_when_it_goes_on(
+    redis_7: Server, site: Site
+) -> None:
+    lease_s = 0.6
+    await site.store.put([virtual_channel(name) for name in NAMES])
+    with another(redis_7, site, lease_s) as process:
+        async with site.running(owner="second", lease_s=lease_s):
+            await site.until(lambda: shared(site, 3, 3), "an even share")
+            process.pause()
+            took_s = await site.until(lambda: shared(site, 0, 6), "take-over")
+            assert took_s < 1.5 * lease_s + 1
+            process.resume()
+            await site.until(lambda: shared(site, 3, 3), "an even share again")
+
+
+async def shared(site: Site, first: int, second: int) -> bool:
+    return await owned(site) == Counter({"first": first, "second": second})
+
+
+async def test_a_thread_that_hangs_or_fails_leaves_nothing_polled_twice(site: Site) -> None:
+    """By its own clock the process lets go before the lease ends in Redis, whoever should have said so."""
+    await site.store.put([virtual_channel()])
+    drivers, polled = DriverRegistry(), list[float]()
+
+    class Told(VirtualDriver):
+        async def poll(self) -> list[Reading]:
+            polled.append(time.monotonic())
+            return await super().poll()
+
+    drivers.add(Told)
+    async with site.running(owner="first", lease_s=1.0, drivers=drivers) as engine:
+        await site.online("1")
+        keeper = engine._claims
+        assert keeper is not None
+        renewed, hangs = keeper._renew, threading.Event()
+        began = time.monotonic()
+
+        def hang(*_: object) -> None:
+            hangs.wait(10)
+            keeper._renew = renewed  # type: ignore[method-assign]
+            raise ValueError("and fails then")
+
+        keeper._renew = hang  # type: ignore[method-assign]
+        await asyncio.sleep(1.5)
+        assert engine.statistics() == []
+        assert polled[-1] < began + 1.0
+        hangs.set()
+        await site.until(lambda: _polls(engine), "it claims again")
+
+
+async def test_a_runner_polls_only_what_is_ours_by_our_own_clock(site: Site) -> None:
+    """A process that was stopped goes on in the middle: it must not poll once more before it learns that it lost."""
+    drivers, polled = DriverRegistry(), asyncio.Event()
+
+    class Told(VirtualDriver):
+        async def poll(self) -> list[Reading]:
+            polled.set()
+            return await super().poll()
+
+    drivers.add(Told)
+    is_ours = False
+    bench = Bench(site.board, drivers, site.plane.clock, 30, None, lambda _: is_ours)
+    runner = ChannelRunner(virtual_channel(), bench, ChannelStatus("1", "first", 1, 0))
+    task = asyncio.create_task(runner.run())
+    await asyncio.sleep(0.2)
+    assert not polled.is_set()
+    is_ours = True
+    await asyncio.wait_for(polled.wait(), 5)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def _polls(engine: Acquisition) -> bool:
+    return bool(engine.statistics())
+
+
+async def test_leases_from_before_the_clock_was_set_back_end(site: Site) -> None:
+    keys = site.plane.keys
+    seconds, _ = await site.plane.redis.time()
+    later = (seconds + 3600) * 1000
+    await site.plane.redis.hset(keys.channel_owners(), "1", f"dead:{later}")
+    await site.plane.redis.zadd(keys.channel_pollers(), {"dead": later})
+    await site.store.put([virtual_channel("1"), virtual_channel("2")])
+    async with site.running(owner="second", lease_s=0.6):
+        assert await site.online("1") < 5
+        await site.online("2")
 
 
 async def test_a_keeper_that_cannot_renew_lets_go_before_its_lease_ends(key_prefix: str) -> None:

@@ -9,6 +9,7 @@ from tradewind.api.channel_book import ChannelBook, channel_view
 from tradewind.cli.check import Check, of_part
 from tradewind.cli.times import span
 from tradewind.clock import now_ms
+from tradewind.points.channel_claim import taken_beyond_share
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
@@ -27,7 +28,7 @@ async def channels(plane: Plane) -> list[Check]:
         book = ChannelBook(room.board, room.channels)
         declared = await book.glances()
         statuses = await book.statuses(list(declared))
-        seconds, _ = await plane.redis.time()
+        (seconds, _), claims = await room.plane.home.ask([("TIME",), ("HGETALL", plane.keys.channel_claims())])
     finally:
         await room.close()
     views = {name: channel_view(name, glance, statuses[name]) for name, glance in declared.items()}
@@ -53,6 +54,9 @@ async def channels(plane: Plane) -> list[Check]:
     if left := by_state.get("unattended", []):
         hint = "nobody polls them: `tradewind up` or `tradewind run comsrv`"
         found.append(Check("comsrv", "fail", f"{len(left)} unattended: {named(left)}", hint))
+    for process, count in taken_beyond_share(claims, seconds * 1000).items():
+        hint = "another comsrv lives and does not claim its share: look at the log of the one with fewer channels"
+        found.append(Check("comsrv", "warn", f"{process} polls {count} channels beyond its share", hint))
     return found
 
 

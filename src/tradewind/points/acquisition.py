@@ -83,7 +83,9 @@ class Acquisition:
         self.owner = owner or new_owner()
         self._plane = plane
         self._store = store
-        self._bench = Bench(board, drivers or DriverRegistry(), plane.clock, plane.settings.stale_s, commands)
+        self._bench = Bench(
+            board, drivers or DriverRegistry(), plane.clock, plane.settings.stale_s, commands, self._is_held
+        )
         self._lease_s = lease_s
         self._specs: dict[str, ChannelSpec] = {}
         self._posts: dict[str, _Post] = {}
@@ -107,6 +109,7 @@ class Acquisition:
                             jobs.create_task(self._book.run(), name="channel status"),
                             jobs.create_task(self._hear_commands(), name="channel commands"),
                             jobs.create_task(self._sweep(), name="command sweep"),
+                            jobs.create_task(self._watch_claims(), name="channel claims"),
                         ]
                         await stop.wait()
                         for task in running:
@@ -198,7 +201,7 @@ class Acquisition:
             log.warning("channel_values_not_marked", channel=channel, error=error.message)
 
     def _is_held(self, channel: str) -> bool:
-        return self._claims is not None and channel in self._claims.held
+        return self._claims is not None and self._claims.is_ours(channel)
 
     async def _serve(self, spec: ChannelSpec, post: _Post) -> None:
         """Run the channel until something about it changes."""
@@ -255,6 +258,17 @@ class Acquisition:
             if not is_done:
                 await asyncio.sleep(min(OWED_PAUSE_S, 0.5 * failed))
                 post.owed.set()
+
+    async def _watch_claims(self) -> None:
+        """Let go what ended by our own clock, also when the thread that should say so hangs."""
+        while True:
+            await asyncio.sleep(min(SWEEP_S, self._lease_s / 10))
+            if (claims := self._claims) is None:
+                continue
+            running = {channel for channel, post in self._posts.items() if post.spec is not None}
+            leaving, held = claims.leaving, claims.held
+            if running - held or held - leaving - self._posts.keys():
+                self._settle()
 
     async def _sweep(self) -> None:
         """End what is over, also without a scheduler; several do no harm."""

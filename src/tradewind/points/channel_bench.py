@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,10 +51,11 @@ class CommandSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all runners of a process share."""
+    """What all runners of a process share. `is_ours`: whether this process may poll a channel now, by its own clock."""
 
     board: Board
     drivers: DriverRegistry
     clock: Clock
     stale_s: float
     commands: CommandSource | None = None
+    is_ours: Callable[[str], bool] = lambda _: True

@@ -128,6 +128,7 @@ class ChannelRunner:
         slots = Slots(self._interval_s, phase_of(self.channel.id, self._interval_s))
         missed_before = self.status.missed
         while True:
+            await self._be_ours()
             self._began_s = self._loop.time()
             async with self._limit("did not answer"):
                 readings = await driver.poll()
@@ -139,6 +140,12 @@ class ChannelRunner:
             due_s = slots.next(self._loop.time())
             self.status.missed = missed_before + slots.missed
             await self._until(due_s, driver)
+
+    async def _be_ours(self) -> None:
+        """A process that was stopped, or hung, goes on here although another one may poll the channel by now: it waits
+        until its claims are looked at, and is ended then."""
+        while not self._bench.is_ours(self.channel.id):  # noqa: ASYNC110 - it is a question of time
+            await asyncio.sleep(0.02)
 
     async def _write_poll(self, readings: Sequence[Reading]) -> None:
         """What the board did not get is read again by the next poll, but events with their own times are not."""
@@ -183,10 +190,12 @@ class ChannelRunner:
         source = self._bench.commands
         self._no_command.clear()
         try:
+            await self._be_ours()
             await self._settle(driver)
             while source is not None and not self._is_ending and await source.run_next(self.channel, driver):
                 self.status.commands += 1
                 await self._settle(driver)
+                await self._be_ours()
                 if due_s is not None and self._loop.time() >= due_s:
                     self._commands.set()  # the next ones after the poll
                     return

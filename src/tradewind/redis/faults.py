@@ -136,7 +136,14 @@ async def report(
     """Tell of a fault of the station, or that it is over: alarmsrv raises or clears the alarm of rule `station` and
     that source. One alarm is open per source; `code` is for machines. With `clear` the message says why it is over.
     Raises Unavailable."""
-    fields = {"code": code, "source": source, "level": level, "message": message, "state": state, "at": str(now_ms())}
+    fields = fault_fields(code, source, message, level, state)
     client: Any = link.client
     with translated(link):
         await client.xadd(keys.faults(), fields, maxlen=MAX_REPORTS, approximate=True)
+
+
+def fault_fields(
+    code: str, source: str, message: str, level: str = "High", state: Literal["raise", "clear"] = "raise"
+) -> dict[str, str]:
+    """The entry of `report`, for threads that have a client of their own."""
+    return {"code": code, "source": source, "level": level, "message": message, "state": state, "at": str(now_ms())}

@@ -319,12 +319,16 @@ class Keys:
         return f"{self.p}points:channels:versions"
 
     def channel_owners(self) -> str:
-        """hash; channel id → `process:ms when its lease ends` of the process that polls it. Swept with the channels. channel_claim."""
+        """hash; channel id → `process:ms when its lease ends` of the process that polls it; `:ms` of one that nobody has claimed since then. Swept with the channels. channel_claim."""
         return f"{self.p}points:owners"
 
     def channel_pollers(self) -> str:
         """zset; process that polls channels → ms when it counts as gone unless it renews its leases: channels are shared evenly among them. Swept as it is used. channel_claim."""
         return f"{self.p}points:pollers"
+
+    def channel_claims(self) -> str:
+        """hash; `bid:{channel}` → `process:ms` of a process with less than its share that asks for it; `extra:{process}` → `count:ms` of one that polls so many beyond its share because nobody claimed them. Each counts until its ms. 10 leases after the last change. channel_claim."""
+        return f"{self.p}points:claims"
 
     def channels_pushed(self) -> str:
         """set; `channel:kind` of hashes that were written without a declared channel. Until the channel is removed. board_write."""
