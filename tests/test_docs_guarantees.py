@@ -30,3 +30,12 @@ def test_every_promise_names_a_test_that_exists() -> None:
             if not (ROOT / file).is_file() or test not in names_in(file):
                 missing.append(f"{file}::{test}")
     assert not missing
+
+
+def test_both_readmes_lead_to_this_page_and_promise_as_much() -> None:
+    english, chinese = (
+        (ROOT / name).read_text().split(heading, 1)[1].split("\n## ", 1)[0]
+        for name, heading in (("README.md", "## What it promises"), ("README.zh-CN.md", "## 承诺"))
+    )
+    assert "(docs/guarantees.md)" in english and "(docs/guarantees.md)" in chinese
+    assert 0 <= english.count("\n- ") - chinese.count("\n- ") <= 3, "a few rows are joined in Chinese"
