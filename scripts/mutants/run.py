@@ -1,7 +1,8 @@
 """`make mutants`: tries a seeded sample of mutations, prints how many the tests noticed and which survived.
 
-`--map` records once which test runs which line (twice the time of the suite). Then each mutation is made in a copy
-of the tree and only the tests that run its line are run: first the nearest and quickest, and if none notices, more.
+`--map` records once which test runs which line (twice the time of the suite; `--map tests/tasks` records that folder
+alone, beside what is recorded of others; `-k` leaves tests out). Then each mutation is made in a copy of the tree and
+only the tests that run its line are run: first the nearest and quickest, and if none notices, more.
 Results are kept in `.mutants/results.jsonl`: a run that was ended goes on where it was; what belongs to a file that has
 changed since is tried again. `explained.tsv` names survivors that change nothing, with the reason.
 """
@@ -71,9 +72,9 @@ class Verdict:
 
 def main() -> int:
     options = read_options()
-    if options.map:
-        return record_map(options.jobs)
-    if not (MAP / "combined").exists():
+    if options.map is not None:
+        return record_maps(options.map or ["tests"], options.jobs, options.k)
+    if not any(MAP.glob("*/combined")):
         print("no map of tests yet: run `make mutants-map` first", file=sys.stderr)
         return 2
     sample = draw(options)
@@ -96,24 +97,37 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="mutations tried at once (2)")
     parser.add_argument("--again", action="store_true", help="try what survived once more: the tests have changed")
     parser.add_argument("--report", action="store_true", help="try nothing, print what is known")
-    parser.add_argument("--map", action="store_true", help="record which test runs which line, then end")
+    parser.add_argument("--map", nargs="*", metavar="TESTS", help="record which test runs which line, then end (all)")
+    parser.add_argument(
+        "-k", default="", metavar="WORDS", help="with --map: only these tests, as pytest understands it"
+    )
     return parser.parse_args()
 
 
-def record_map(jobs: int) -> int:
-    shutil.rmtree(MAP, ignore_errors=True)
-    MAP.mkdir(parents=True)
-    path = os.pathsep.join(str(ROOT / part) for part in ("scripts", "scripts/mutants/child"))
-    env = {**os.environ, coverage_map.FOLDER: str(MAP), "PYTHONPATH": path}
-    argv = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal", "--timeout", "300"]
-    subprocess.run([*argv, "-p", "mutants.coverage_plugin"], cwd=ROOT, env=env, check=False)
+def record_maps(parts: Sequence[str], jobs: int, keywords: str) -> int:
+    """One folder of the map for each part of the tests; recording a part again replaces it."""
+    for part in parts:
+        if not (ROOT / part).exists():
+            print(f"there is no {part}", file=sys.stderr)
+            return 2
+        record_map(part.strip("/"), jobs, keywords)
+    return 0
+
+
+def record_map(part: str, jobs: int, keywords: str) -> None:
     import coverage
 
-    combined = coverage.Coverage(data_file=str(MAP / "combined"), config_file=False)
-    combined.combine([str(file) for file in MAP.glob("data.*")], keep=False)
+    folder = MAP / part.replace("/", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    path = os.pathsep.join(str(ROOT / name) for name in ("scripts", "scripts/mutants/child"))
+    env = {**os.environ, coverage_map.FOLDER: str(folder), "PYTHONPATH": path}
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), "--dist", "worksteal", "--timeout", "300"]
+    subprocess.run([*argv, "-p", "mutants.coverage_plugin", "-k", keywords, part], cwd=ROOT, env=env, check=False)
+    combined = coverage.Coverage(data_file=str(folder / "combined"), config_file=False)
+    combined.combine([str(file) for file in folder.glob("data.*")], keep=False)
     combined.save()
-    print(f"the map is in {MAP.relative_to(ROOT)}")
-    return 0
+    print(f"the map of {part} is in {folder.relative_to(ROOT)}", flush=True)
 
 
 def draw(options: argparse.Namespace) -> list[sites.Mutation]:

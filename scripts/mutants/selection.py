@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -21,12 +22,12 @@ class CoverageMap:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._root = root
-        self._data = coverage.CoverageData(basename=str(folder / "combined"))
-        self._data.read()
-        self._names = {_relative(name): name for name in self._data.measured_files()}
+        self._parts = [coverage.CoverageData(basename=str(file)) for file in sorted(folder.glob("*/combined"))]
+        for part in self._parts:
+            part.read()
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
-        for file in folder.glob("durations-*.jsonl"):
+        for file in folder.glob("*/durations-*.jsonl"):
             for line in file.read_text().splitlines():
                 test, seconds, outcome = json.loads(line)
                 self.seconds[test] = seconds
@@ -36,8 +37,13 @@ class CoverageMap:
         self._lines_of = cache(self._lines_of)  # type: ignore[method-assign]
 
     def _lines_of(self, file: str) -> dict[int, list[str]]:
-        name = self._names.get(file)
-        return self._data.contexts_by_lineno(name) if name else {}
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        for part in self._parts:
+            for name in part.measured_files():
+                if name.endswith(f"/{file}"):
+                    for line, tests in part.contexts_by_lineno(name).items():
+                        found[line] += tests
+        return found
 
     def tests_of(self, file: str, line: int | None) -> frozenset[str]:
         """Tests that run the statement at `line`, or any line of the file; without those of broken runs."""
@@ -98,7 +104,3 @@ def script_calls(root: Path, file: str) -> tuple[tuple[str, int | None], ...]:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if pattern.search(line)
     )
-
-
-def _relative(name: str) -> str:
-    return name[name.rindex("src/tradewind/") :]

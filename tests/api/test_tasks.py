@@ -204,10 +204,15 @@ async def test_the_subscription_ends_with_the_last_long_poll(station: SmallStati
     async def is_silent() -> bool:
         return not await channels()
 
+    worker = await station.offer(capacity=5)
     async with ask(create_app(station)) as client:
         await client.post("/api/v1/tasks", json={"type": "echo", "id": "never"})
-        polls = [asyncio.create_task(client.get(f"/api/v1/tasks/never?wait={wait}")) for wait in (0.5, 1)]
-        await asyncio.gather(*polls)
+        short, long = (asyncio.create_task(client.get(f"/api/v1/tasks/never?wait={wait}")) for wait in (0.5, 20))
+        await eventually(channels)
+        assert (await short).json()["status"] == "ASSIGNED"
+        assert len(await channels()) == 1, "one for all polls, and one of them is still there"
+        await station.finish(worker)
+        assert (await long).json()["result"] == 7
         await eventually(is_silent)
 
 

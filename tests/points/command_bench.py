@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tradewind.clock import Clock
 from tradewind.points.board import Batch, Board
@@ -79,9 +79,14 @@ class PushDevice(Device):
 
 class Workbench:
     def __init__(
-        self, link: Link, prefix: str, clock: Clock | None = None, find_control: FindControl | None = None
+        self,
+        link: Link,
+        prefix: str,
+        clock: Clock | None = None,
+        find_control: FindControl | None = None,
+        **groups: Any,
     ) -> None:
-        self.plane = PointPlane(link, Settings(key_prefix=prefix), clock)
+        self.plane = PointPlane(link, Settings(key_prefix=prefix, **groups), clock)
         self.board = Board(self.plane)
         self.channels = ChannelStore(link, self.plane.keys)
         self.commands = Commands(self.plane, self.board, self.channels, find_control)

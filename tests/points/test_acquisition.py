@@ -11,11 +11,13 @@ import pytest
 from tests.points.site import Site, virtual_channel
 from tests.process import Server
 from tests.servers import redis_server
+from tradewind.clock import now_ms
 from tradewind.points.acquisition import Acquisition
 from tradewind.points.batch import Batch
 from tradewind.points.channel_status import ChannelStatus, read_statuses
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
 from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.feed import FeedReader
 from tradewind.points.spec import Kind, PointSpec, Quality, Reading
 from tradewind.redis.connection import Link, open_link
 from tradewind.redis.keys import Keys
@@ -216,31 +218,61 @@ async def test_the_status_as_the_api_reads_it(site: Site) -> None:
         assert status.keys() == engine.statistics()[0].keys() - {"channel"}
 
 
+class Stepping(Driver):
+    """One value that differs with each poll, one that a test sets and that stays, and an event of each poll."""
+
+    protocol = "stepping"
+    level = 7.0
+    polls = 0
+
+    async def connect(self) -> None: ...
+
+    async def poll(self) -> Sequence[Reading]:
+        Stepping.polls += 1
+        event = Reading(M, "3", Stepping.polls, now_ms())
+        return [Reading(M, "1", Stepping.polls), Reading(M, "2", Stepping.level), event]
+
+    async def write(self, point: PointSpec, raw: float) -> None: ...
+
+
 async def test_polling_goes_on_while_redis_is_away_and_all_is_written_after(key_prefix: str) -> None:
+    """Also a value that changed once, in between, and events, which no later poll reads again."""
+    drivers = DriverRegistry()
+    drivers.add(Stepping)
+    Stepping.level, Stepping.polls = 7.0, 0
     with redis_server(appendonly=True) as server:
-        link = await open_link(RedisSettings(url=server.url, read_timeout_s=0.5, max_retries=1))
-        site = Site(link, key_prefix)
-        steady = PointSpec(M, "2", mapping={"initial_value": 7})
-        await site.store.put([virtual_channel("1", PointSpec(M, "1", mapping={"expression": "t"}), steady)])
-        async with site.running() as engine:
+        link = await open_link(RedisSettings(url=server.url, read_timeout_s=0.5))
+        site = Site(link, key_prefix, redis={"max_retries": 0})
+        points = [PointSpec(M, name) for name in ("1", "2", "3")]
+        await site.store.put([virtual_channel("1", *points, protocol="stepping")])
+        async with site.running(drivers=drivers) as engine:
             await site.online("1")
-            before = (await site.values("1"))["1"].value or 0
+            assert (await site.values("1"))["2"].value == 7
             server.kill()
-            polls = engine.statistics()[0]["polls"]
 
             async def is_failing() -> bool:
                 return "not written" in engine.statistics()[0]["error"]
 
             await site.until(is_failing, "trouble with Redis")
+            Stepping.level, polls = 9.0, Stepping.polls
+
+            async def is_polled() -> bool:
+                return Stepping.polls >= polls + 3
+
+            await site.until(is_polled, "polls")
             assert engine.statistics()[0]["failures"] == 0
             server.start()
 
             async def is_back() -> bool:
                 found = await site.values("1")
-                return {"1", "2"} <= found.keys() and (found["1"].value or 0) > before + 0.5
+                return {"1", "2"} <= found.keys() and (found["1"].value or 0) > polls and found["2"].value == 9
 
-            await site.until(is_back, "values")
-            assert engine.statistics()[0]["polls"] > polls
+            await site.until(is_back, "values, sooner than the next sign of life", site.settings.points.stale_s / 4)
+            reader = FeedReader(site.plane, "test", start="oldest", count=10_000)
+            batch = await reader.read(100)
+            events = [entry.values()["3"] for entry in batch.entries if "3" in entry.values()] if batch else []
+            assert list(dict.fromkeys(events)) == list(range(1, int(events[-1]) + 1)), "each, in order"
+            await reader.close()
         await link.close()
 
 

@@ -15,12 +15,14 @@ import pytest
 
 from tests.points.command_bench import CHANNEL, PushDevice, Workbench
 from tests.process import die_with_parent, wait_for
+from tests.servers import redis_server
 from tradewind.clock import now_ms
 from tradewind.errors import Conflict, Invalid
 from tradewind.points.command_record import CommandStatus, Result
 from tradewind.points.command_run import CommandRunner
 from tradewind.points.driver import DeviceTrouble
-from tradewind.redis.connection import Link
+from tradewind.redis.connection import Link, open_link
+from tradewind.settings import RedisSettings
 
 SUCCESS, FAILED, TIMEOUT = CommandStatus.SUCCESS, CommandStatus.FAILED, CommandStatus.TIMEOUT
 
@@ -189,6 +191,27 @@ async def test_read_back_of_a_pushed_point_needs_a_newer_value(bench: Workbench)
     await bench.show("m", "10001", 55.5, now_ms() + 1)
     await running
     assert (await bench.commands.get(accepted.id)).result is Result.VERIFIED
+
+
+async def test_a_known_outcome_survives_that_redis_is_away(key_prefix: str) -> None:
+    with redis_server(appendonly=True) as server:
+        link = await open_link(RedisSettings(url=server.url, read_timeout_s=0.3))
+        bench = Workbench(link, key_prefix, redis={"max_retries": 0})
+        await bench.online()
+        accepted = await bench.send("a", "40001", 7)
+        bench.device.hangs.clear()
+        running = asyncio.create_task(bench.runner.run_next(CHANNEL, bench.device))
+        await bench.device.began.wait()
+        server.kill()
+        bench.device.hangs.set()
+        done, _ = await asyncio.wait([running], timeout=0.7)
+        assert not done, "the outcome is known here only"
+        server.start()
+        assert await asyncio.wait_for(running, 10)
+        command = await bench.commands.get(accepted.id)
+        assert (command.status, command.result) == (SUCCESS, Result.DONE)
+        assert await bench.stored("a", "40001") == "7.000000"
+        await link.close()
 
 
 async def test_an_end_that_comes_too_late_is_not_applied(bench: Workbench) -> None:

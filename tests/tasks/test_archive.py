@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from tests import servers
+from tests.lifetimes import lives
 from tests.sql.databases import fresh_database
 from tests.tasks.room import Room, ending
 from tradewind import codec
@@ -71,8 +72,8 @@ async def archive_all(room: Room, archive: TaskArchive) -> int:
 async def forget(room: Room, ids: list[str]) -> None:
     """As if the 300 s after the archive were over."""
     for task_id in ids:
-        assert 0 < await room.redis.ttl(room.keys.task(task_id)) <= 300
-        assert 0 < await room.redis.ttl(room.keys.body(task_id)) <= 300
+        await lives(room.redis, room.keys.task(task_id), 300)
+        await lives(room.redis, room.keys.body(task_id), 300)
         await room.redis.delete(room.keys.task(task_id), room.keys.body(task_id))
 
 
@@ -167,7 +168,7 @@ async def test_rows_that_can_never_be_stored_hold_up_no_neighbour(kept: Room, ar
     stored = set(await archive.get_many(ids))
     assert set(ids) - stored == {ids[7], ids[20], ids[30]}
     for task_id in ids:
-        assert 0 < await kept.redis.ttl(kept.keys.task(task_id)) <= 300, "a record that stays for ever"
+        await lives(kept.redis, kept.keys.task(task_id), 300)
 
 
 @on_every_database

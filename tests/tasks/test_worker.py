@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
+import structlog
 
 from tests import servers
+from tests.lifetimes import lives
 from tests.tasks.worker_tasks import let_go, notes
 from tests.tasks.workshop import Workshop, eventually, workshop
+from tradewind.errors import Unavailable
 from tradewind.tasks.plane import LOCK_MS
 from tradewind.tasks.record import Status
+from tradewind.tasks.worker_store import Ending, Taken, WorkerStore
 
 
 @pytest.fixture
@@ -92,7 +97,7 @@ async def test_an_exclusive_task_holds_the_lock_of_the_seed_while_it_runs(shop: 
     await eventually(lambda: notes[key], "start")
     name = shop.keys.lock(handle.id)
     assert await shop.redis.get(name) == b"w1"
-    assert 0 < await shop.redis.pttl(name) <= LOCK_MS
+    await lives(shop.redis, name, LOCK_MS / 1000)
     await shop.redis.pexpire(name, 20_000)
     await eventually(lambda: _more_than(shop, name, 100_000), "the lock is renewed with the lease")
     let_go[key].set()
@@ -244,3 +249,62 @@ async def test_a_worker_waits_for_a_server_that_is_not_there_yet(key_prefix: str
             server.start()
             await eventually(lambda: worker.is_registered, "registration", 30)
             assert await (await shop.client.submit("wt_add", 7)).result(20) == 7
+
+
+async def test_results_wait_for_a_redis_that_is_away(key_prefix: str, key: str) -> None:
+    """They are known here only: what has ended is not run again."""
+    with servers.redis_server(appendonly=True) as server:
+        async with workshop(server.url, key_prefix, redis={"max_retries": 0}) as shop:
+            worker = await shop.start_worker()
+            handles = [await shop.client.submit("wt_hold", key) for _ in range(3)]
+            await eventually(lambda: len(notes[key]) == 3, "start")
+            server.kill()
+            with structlog.testing.capture_logs() as told:
+                let_go[key].set()
+                await eventually(lambda: any(line["event"] == "results wait for Redis" for line in told), "a commit")
+            assert worker.running == 0
+            server.start()
+            assert [await handle.result(20) for handle in handles] == ["held"] * 3
+            tasks = [await shop.task(handle.id) for handle in handles]
+            assert [(task.attempt, task.stalls) for task in tasks] == [(1, 0)] * 3
+            assert len(notes[key]) == 3
+
+
+class HookedRoom:
+    """Commits as the task room does; the first call fails."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    async def finish(
+        self, store: WorkerStore, endings: Sequence[Ending], capacity: int
+    ) -> tuple[list[int], list[Taken]]:
+        self.calls.append([ending.id for ending in endings])
+        if len(self.calls) == 1:
+            raise Unavailable("gone")
+        return await store.finish(endings), []
+
+
+async def test_a_batch_of_plain_and_hooked_endings_is_committed_by_each_room_and_counts_once(
+    shop_7: Workshop, key: str
+) -> None:
+    handles = [await shop_7.client.submit("wt_hold", key) for _ in range(6)]
+    ids = [handle.id for handle in handles]
+    for task_id in ids[1::2]:
+        await shop_7.redis.hset(shop_7.keys.task(task_id), mapping={"hook": "test", "x": "1"})
+    room = HookedRoom()
+    worker = await shop_7.start_worker(rooms={"test": room})
+    await eventually(lambda: len(notes[key]) == 6, "start")
+    held = {task_id: token for task_id, token, _ in await worker.store.sync()}
+    with structlog.testing.capture_logs() as told:
+        async with worker._commit_turn:
+            let_go[key].set()
+            await eventually(lambda: len(worker._slots.endings) == 6, "six endings in one batch")
+            worker._slots.endings.sort(key=lambda ending: ids.index(ending.id))
+            for task_id in ids[2:4]:  # others have these two by now
+                assert await worker.store.release([(task_id, held[task_id])], queue_too=False)
+        await eventually(lambda: notes[key].count(ids[2]) == notes[key].count(ids[3]) == 2, "the two run again")
+        assert [await handle.result(10) for handle in handles] == ["held"] * 6
+    assert [line["task"] for line in told if line["event"].startswith("result refused")] == ids[2:4]
+    assert room.calls[0][:3] == room.calls[1][:3] == ids[1::2] and {*itertools.chain(*room.calls)} == {*ids[1::2]}
+    assert int(await shop_7.redis.get(shop_7.keys.metric_task_count("success"))) == 6

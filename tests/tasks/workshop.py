@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import Task
 from tradewind.tasks.scheduler import Scheduler
 from tradewind.tasks.store import TaskStore
-from tradewind.tasks.worker import Worker
+from tradewind.tasks.worker import Finisher, Worker
 
 WAIT_S = 15.0
 #: Long enough for a busy machine, short enough for a test that waits for a lease to end.
@@ -68,11 +68,12 @@ class Workshop:
         capacity: int = 20,
         labels: Sequence[str] = (),
         executor: Executor | None = None,
+        rooms: Mapping[str, Finisher] | None = None,
     ) -> Worker:
         offered = {name: msgspec.json.encode(worker_tasks.signature(name)) for name in types}
         fields = {"id": worker_id, "labels": ",".join(labels)}
         executor = executor or LocalExecutor(registry, capacity)
-        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=offered)
+        return Worker(self.plane, worker_id, executor, capacity=capacity, fields=fields, types=offered, rooms=rooms)
 
     async def start_worker(
         self, worker_id: str = "w1", types: Iterable[str] = worker_tasks.TYPES, **how: Any
@@ -132,7 +133,7 @@ async def workshop(url: str, prefix: str, *, scheduler: bool = True, **groups: A
     worker = {"grace_s": 5, **groups.pop("worker", {})}
     settings = Settings(
         key_prefix=prefix,
-        redis=RedisSettings(url=url),
+        redis=RedisSettings(url=url, **groups.pop("redis", {})),
         tasks=tasks,
         worker=worker,
         scheduler={**SCHEDULER, **groups.pop("scheduler_", {})},
