@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.tasks.room import Room, ending
 from tradewind.tasks.worker_store import WorkerStore
 
@@ -111,6 +113,30 @@ async def test_parked_tasks_of_one_type_do_not_hold_up_another(room: Room) -> No
     assert rounds <= 3
     assert [t.id for t in await worker.take(10)] == wanted
     assert len((await room.look()).values["queue:parked:normal:nobody"]) == 3000
+
+
+@pytest.mark.parametrize("priority", ["high", "normal"])
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_cancelled_heads_hold_up_nobody(room: Room, priority: str, is_parked: bool) -> None:
+    """More of them than free slots, and, in small rounds, more than one round looks at."""
+    ids = [await room.submit(priority=priority) for _ in range(30)]
+    if is_parked:
+        await room.join("idle", ["x"])
+        await room.assign()
+        assert len((await room.look()).values[f"queue:parked:{priority}:a"]) == 30
+    await room.store.cancel(ids[:12])
+    worker = await room.join("w1", capacity=3)
+    assert await room.assign() == 3
+    taken = await worker.take(10)
+    assert [one.id for one in taken] == ids[12:15]
+    await worker.finish([ending(one) for one in taken])
+    await room.store.cancel(ids[15:27])
+    leader, rounds = await room.leader(), 1
+    while (round_ := await leader.assign(2)).is_more and not round_.assigned:
+        rounds += 1
+    assert [one.id for one in await worker.take(10)] == ids[27:29] and rounds == 2
+    seen = await room.look()
+    assert not [task_id for task_id in ids[:27] if task_id in seen.places or "tomb" in seen.tasks[task_id]]
 
 
 async def test_types_that_share_a_worker_take_turns_out_of_the_parking(room: Room) -> None:
