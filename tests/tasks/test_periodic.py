@@ -159,6 +159,7 @@ async def test_definition_that_cannot_be_read_stops_no_other(room: Room) -> None
         Schedule("a b", "a", every_ms=1000), Schedule("s", "a b", every_ms=1000), Schedule("s", "a"),
         Schedule("s", "a", every_ms=1000, cron="* * * * *"), Schedule("s", "a", cron="* * *"),
         Schedule("s", "a", cron="61 * * * *"), Schedule("s", "a", cron="0 0 30 2 *"),
+        Schedule("s", "a", cron="* * * * * *"), Schedule("s", "a", cron="² * * * *"), Schedule("s", "a", cron="@daily"),
         Schedule("s", "a", every_ms=1000, priority="low"), Schedule("s", "a", every_ms=1000, max_attempts=0),
     ],
 )  # fmt: skip

@@ -7,20 +7,18 @@ started: `anchor_ms` of these functions is that moment.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSim
 
+from tradewind.cron import read_cron
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.spec import ScheduleSpec
 from tradewind.tasks.periodic import parse_every
 
-_CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]{1,200}")
-_A_YEAR = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year, so that 29 February is found at once
 INTERVAL_HINT = 'give 0 or "once", seconds (at least 0.1), "500ms", "30s", "5m", "1h", "1d", or a cron of five fields'
 DURATION_HINT = 'give seconds, or "500ms", "30s", "5m", "1h", "1d"; 0, or from 0.1 s to 366 days'
 #: So many missed slots are made up for, or counted, at a time.
@@ -58,20 +56,11 @@ def parse_interval(value: Any) -> ScheduleSpec:
 
 def parse_cron(value: Any) -> str:
     """The five fields, with single spaces. Raises Invalid, also for a moment that never comes."""
-    fields = value.split() if isinstance(value, str) else []
-    if len(fields) != 5 or not all(_CRON_FIELD.fullmatch(field) for field in fields):
-        reason = "it needs five fields"
-    else:
-        cron = " ".join(fields)
-        try:
-            next(CronSim(cron, _A_YEAR))
-            return cron
-        except StopIteration:
-            reason = "that never happens"
-        except (CronSimError, ValueError, AssertionError) as error:
-            reason = str(error) or "it cannot be read"
-    hint = f'minute hour day month weekday, such as "*/5 8-17 * * 1-5" (UTC): {reason}'
-    raise _invalid("bad_cron", f"{_short(value)} is not a cron", hint)
+    try:
+        return read_cron(value if isinstance(value, str) else "")
+    except ValueError as error:
+        hint = f'minute hour day month weekday, such as "*/5 8-17 * * 1-5" (UTC): {error}'
+        raise _invalid("bad_cron", f"{_short(value)} is not a cron", hint) from None
 
 
 def first_slot(schedule: ScheduleSpec, start_ms: int) -> int | None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
-
+from tradewind.cron import read_cron
 from tradewind.errors import Invalid
 from tradewind.expr import compile_expression
 from tradewind.models.fields import Fields, Report, did_you_mean, number
@@ -44,8 +41,6 @@ _NUMERIC = (*sorted(ORDERING), "==", "!=")
 _COMMON = ("type", "field", "for_ms", "on_delay_ms", "description")
 _BAND = ("hysteresis", "deadband")
 _SWITCHED = {"true": 1.0, "on": 1.0, "false": 0.0, "off": 0.0}
-_CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]{1,200}")
-_A_YEAR = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year, so that 29 February is found at once
 
 
 class ConditionReader:
@@ -189,20 +184,12 @@ class ConditionReader:
         return Schedule(**self._head(fields, ""), cron=self._cron(fields), duration_ms=duration, timezone=zone)
 
     def _cron(self, fields: Fields) -> str:
-        cron = " ".join(fields.text("cron").split())
-        reason = "it needs five fields"
-        if len(cron.split()) == 5 and all(_CRON_FIELD.fullmatch(part) for part in cron.split()):
-            try:
-                next(CronSim(cron, _A_YEAR))
-                return cron
-            except StopIteration:
-                reason = "that never happens"
-            except (CronSimError, ValueError, AssertionError) as error:
-                reason = str(error) or "it cannot be read"
-        self.report.add(
-            "bad_cron", fields.at("cron"), f'minute hour day month weekday, such as "0 8 * * 1-5": {reason}'
-        )
-        return ""
+        try:
+            return read_cron(fields.text("cron"))
+        except ValueError as error:
+            hint = f'minute hour day month weekday, such as "0 8 * * 1-5": {error}'
+            self.report.add("bad_cron", fields.at("cron"), hint)
+            return ""
 
     def _formula(self, fields: Fields) -> Formula:
         inputs: dict[str, str] = {}

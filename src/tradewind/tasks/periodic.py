@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 import structlog
-from cronsim import CronSim, CronSimError
+from cronsim import CronSim
 
 from tradewind import codec
+from tradewind.cron import read_cron
 from tradewind.errors import Conflict, Invalid, NotFound, Problem, error_text
 from tradewind.ids import is_id
 from tradewind.redis.connection import translated
@@ -85,8 +86,8 @@ def check_schedule(schedule: Schedule) -> None:
         problems.append(Problem("every_or_cron", "every", "give either every or cron"))
     if schedule.cron:
         try:
-            next(CronSim(schedule.cron, datetime.now(UTC)))
-        except (CronSimError, StopIteration) as error:
+            read_cron(schedule.cron)
+        except ValueError as error:
             problems.append(Problem("bad_cron", "cron", f'five fields such as "*/5 * * * *": {error}'))
     if schedule.priority not in ("high", "normal"):
         problems.append(Problem("bad_priority", "priority", 'give "high" or "normal"'))
