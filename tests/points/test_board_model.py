@@ -37,7 +37,7 @@ class Model:
     told: list[tuple[str, str, int, str, bool]] = field(default_factory=list)
 
     def write(self, values: dict[str, float], times: dict[str, int], words: dict[str, str], now: int) -> Written:
-        accepted = late = duplicates = equal = clamped = 0
+        accepted = late = duplicates = equal = clamped = replaced = 0
         new: list[tuple[str, str, int, str, bool]] = []
         old: list[tuple[str, str, int, str, bool]] = []
         for name, word in words.items():
@@ -53,7 +53,10 @@ class Model:
                 ts, clamped = now, clamped + 1
                 word = "bad" if word == "bad" else "uncertain"
             had = self.ts.get(name)
-            if had is not None and ts < had:
+            is_ahead = had is not None and had > now + FUTURE_MS
+            if had is not None and not times[name] and not is_ahead:
+                ts = max(ts, had)
+            if had is not None and ts < had and not is_ahead:
                 late += 1
                 old.append((name, text, ts, word, True))
             elif had == ts and (self.value[name], self.quality.get(name, "good")) == (text, word):
@@ -61,11 +64,12 @@ class Model:
             else:
                 accepted += 1
                 equal += had == ts
+                replaced += is_ahead
                 self.value[name], self.ts[name] = text, ts
                 self._mark(name, word)
                 new.append((name, text, ts, word, False))
         self.told += [*new, *old]
-        return Written(accepted, late, duplicates, equal, clamped)
+        return Written(accepted, late, duplicates, equal, clamped, replaced)
 
     def _mark(self, name: str, word: str) -> None:
         self.quality[name] = word
@@ -78,7 +82,7 @@ def writes(draw: st.DrawFn) -> tuple[dict[str, float], Any, dict[str, str], int]
     values = draw(st.dictionaries(IDS, VALUES, max_size=4))
     times = draw(st.one_of(OFFSETS, st.dictionaries(IDS, OFFSETS)))
     words = draw(st.one_of(st.just({}), st.dictionaries(IDS, WORDS, max_size=3)))
-    return values, times, words, draw(st.sampled_from([0, 0, 1, 2000]))
+    return values, times, words, draw(st.sampled_from([0, 0, 1, 2000, -2000, -3_600_000]))
 
 
 def absolute(offset: int | None, now: int) -> int:

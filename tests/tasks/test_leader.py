@@ -66,6 +66,15 @@ async def test_same_scheduler_in_a_new_term_cannot_act_for_the_old_one(room: Roo
     assert await script(room, "leader_release", "s1", 1) == 0
 
 
+async def test_a_lease_from_before_the_clock_was_set_back_ends(room: Room) -> None:
+    """Redis ends a key at a moment of its clock: that of a dead leader would stay for as long as it was set back."""
+    await room.redis.set(room.keys.leader(), "dead", px=3_600_000)
+    assert await script(room, "leader_acquire", "s1", 100) == 0
+    assert 0 < await room.redis.pttl(room.keys.leader()) <= 200
+    await asyncio.sleep(0.25)
+    assert await script(room, "leader_acquire", "s1", 100)
+
+
 async def test_two_of_them_lead_one_after_the_other(room: Room) -> None:
     one, two = leadership(room.plane, "s1"), leadership(room.plane, "s2")
     one.start()

@@ -9,6 +9,7 @@ import time
 import msgspec
 import structlog
 
+from tradewind.alarms.clock_watch import ClockWatch
 from tradewind.alarms.context import script_context
 from tradewind.alarms.faults import FaultReader
 from tradewind.alarms.journal import AlarmJournal
@@ -53,6 +54,7 @@ class AlarmKeeper:
         self._sweep = IndexSweep(plane)
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
         self._context = script_context(plane.keys, plane.all_settings)
+        self._clock = ClockWatch(plane, self._scripts)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; gives the lead up then. Everything it does is safe beside another keeper."""
@@ -103,6 +105,7 @@ class AlarmKeeper:
             try:
                 wait_s = await self.tick()
                 if time.monotonic() - looked >= LOSSES_S:  # here and not in the recorder: that waits while SQL is away
+                    await self._clock.look()
                     await self._losses.tell()
                     looked = time.monotonic()
             except Unavailable as error:

@@ -15,8 +15,10 @@ from tradewind.cli.examine_flows import flows
 from tradewind.cli.examine_history import history
 from tradewind.cli.examine_plant import channels, feed, models
 from tradewind.cli.examine_rules import alarms, notifications, rules
+from tradewind.cli.times import span
 from tradewind.clock import iso, now_ms
 from tradewind.errors import TradewindError
+from tradewind.points.values import whole
 from tradewind.recovery.watch import RESTORE, Loss
 from tradewind.redis.connection import Link, open_link, server_facts, translated
 from tradewind.redis.embedded import socket_of
@@ -209,7 +211,15 @@ async def _clock(plane: Plane) -> list[Check]:
     apart_s = abs((before + time.time()) / 2 - (seconds + micros / 1e6))
     status = "fail" if apart_s > CLOCK_FAIL_S else "warn" if apart_s > CLOCK_WARN_S else "ok"
     hint = "" if status == "ok" else "keep the clocks of all hosts in step (NTP)"
-    return [Check("clock", status, f"{apart_s * 1000:.0f} ms apart from Redis", hint)]
+    found = [Check("clock", status, f"{apart_s * 1000:.0f} ms apart from Redis", hint)]
+    with translated(plane.link):
+        known = await plane.redis.hmget(plane.keys.station_clock(), "by_ms", "at_ms")
+    by_ms, at_ms = (whole(text.decode()) if text else 0 for text in known)
+    if by_ms and seconds * 1000 < at_ms + by_ms:  # it shows again what it has shown before
+        detail = f"the clock of Redis was set back by {span(by_ms / 1000)} at {iso(at_ms)}"
+        hint = "history of that time is written over and schedules wait until it is over: keep the clock in step (NTP)"
+        found.append(Check("clock", "warn", detail, hint))
+    return found
 
 
 async def _leader(plane: Plane) -> list[Check]:

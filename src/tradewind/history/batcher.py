@@ -102,11 +102,15 @@ class Batcher:
             self._since = now_s
         before = len(batch.rows)
         for entry in entries:
+            start = len(batch.rows)
             try:
                 self._add(entry, batch.rows, now_s)
             except (ValueError, OverflowError) as error:
                 self.tally.unreadable += 1
                 log.error("an entry of the feed cannot be read", entry=entry.id, key=entry.key, error=error_text(error))
+            if entry.is_back and self.newest is not None:
+                for series in batch.rows.series[start:]:
+                    self.newest.pop(series, None)
         self.tally.samples += len(batch.rows) - before
         if self.newest is not None:
             for series, ts_ms in zip(batch.rows.series[before:], batch.rows.ts[before:], strict=True):
@@ -171,6 +175,9 @@ class Batcher:
             return
         made = Columns()
         made.add(plan.series, times, values, qualities)
+        if entry.is_back:
+            for row in made:
+                self.thinner.set_back(row.series, row.ts_ms)
         choices = map(plan.choices.__getitem__, points)
         rows.extend(
             [

@@ -45,6 +45,13 @@ class Thinner:
         self._last.clear()
         self._held.clear()
 
+    def set_back(self, series: str, to_ms: int) -> None:
+        """The clock was set back to that: what has a later time is no measure for what comes."""
+        last = self._last.get(series)
+        if last is not None and last.ts_ms > to_ms:
+            self._last[series] = None
+        self.left_out += self._held.pop(series, None) is not None
+
     def take(self, row: Row, thinning: Thinning, now_s: float) -> bool:
         """Whether a row that is not late is recorded now."""
         last = self._last.get(row.series)

@@ -131,7 +131,9 @@ class ModelEngine:
             if sample is not None:
                 network.preset(address, sample)
         network.preset_outputs(found)
-        network.touch_all(await _now_ms(self.plane))
+        now = await _now_ms(self.plane)
+        network.set_back(now)  # if it was, since these were stored
+        network.touch_all(now)
 
     async def _mark_left(self, definitions: Definitions, network: Network) -> None:
         """Values of models that are off or cannot be read, and of outputs that a model has no more, are uncertain: this

@@ -11,6 +11,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from tradewind.models.graph import ordered
 from tradewind.models.intake import KeyState, is_plain
 from tradewind.models.outputs import Change, Port, Sample
@@ -22,6 +24,8 @@ from tradewind.points.spec import Kind
 
 #: Kinds that somebody measures or computes: when nothing confirms them for long, they are stale.
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
+#: A time so much after now is from before the clock was set back.
+AHEAD_MS = 5_000
 _WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
 
 
@@ -171,6 +175,8 @@ class Network:
         state = self._keys.get(entry.key)
         if state is None or entry.is_late:
             return
+        if entry.is_back:
+            self.set_back(entry.ts_ms)
         if entry.is_event:
             self._begin_event(state, entry)
         if is_plain(entry) and entry.ts_ms >= state.newest and not state.stale:
@@ -179,6 +185,30 @@ class Network:
             self._apply_one_by_one(state, entry)
         if self._touched_exact:
             self._settle(self._touched_exact, entry.is_event)
+
+    def set_back(self, to_ms: int) -> None:
+        """The clock was set back to that: what has a later time is as old as now, and memories go on from here."""
+        latest = to_ms + AHEAD_MS
+        lasts = [port.last for ports in self._ports for port in ports if port.last is not None]
+        if max(max(self.times, default=0), max((last.ts_ms for last in lasts), default=0)) <= latest:
+            return
+        for slot, ms in enumerate(self.times):
+            if ms > latest:
+                self.times[slot] = to_ms
+        for state in self._keys.values():
+            state.newest = min(state.newest, to_ms)
+        for ports in self._ports:
+            for port in ports:
+                if port.last is not None and port.last.ts_ms > latest:
+                    port.last = msgspec.structs.replace(port.last, ts_ms=to_ms)
+        for touched in (self._touched, self._touched_exact):
+            touched.update({at: to_ms for at, ms in touched.items() if ms > latest})
+        self._seen = {channel: ms for channel, ms in self._seen.items() if ms <= latest}
+        self._calm_ms = 0
+        for program in self.programs:
+            for memory in program.memories.values():
+                memory.set_back(to_ms)
+        self.dirty.update(self.exact)
 
     def _begin_event(self, state: KeyState, entry: FeedEntry) -> None:
         """Compute what the readings before would lose to these."""

@@ -22,6 +22,11 @@ class Memory(ABC):
         """The result with this sample; None: there is none (yet)."""
 
     @abstractmethod
+    def set_back(self, to_ms: int) -> None:
+        """The clock was set back: the next sample comes from `to_ms` on. What was counted stays, and what lies between
+        the last sample and the next is not counted."""
+
+    @abstractmethod
     def dump(self) -> list[Any]:
         """Plain numbers and lists."""
 
@@ -54,6 +59,11 @@ class Integral(Memory):
         else:
             self._to = (value, self._to[1])
         return None if value is None else self._total + self._stretch()
+
+    def set_back(self, to_ms: int) -> None:
+        if self._to[1] > to_ms:
+            self._total += self._stretch()
+            self._from = self._to = (None, to_ms)
 
     def _stretch(self) -> float:
         (first, since), (last, until) = self._from, self._to
@@ -107,6 +117,9 @@ class MovingAverage(Memory):
             values[-1] = value
         return sum(values) / len(values)
 
+    def set_back(self, to_ms: int) -> None:
+        self._at_ms = min(self._at_ms, to_ms - 1)
+
     def dump(self) -> list[Any]:
         return [self._at_ms, list(self._values)]
 
@@ -133,6 +146,10 @@ class Rate(Memory):
         if first is None or last is None:
             return None
         return (last - first) / (until - since) * self._per_ms
+
+    def set_back(self, to_ms: int) -> None:
+        if self._to[1] > to_ms:
+            self._from = self._to = (None, 0)
 
     def dump(self) -> list[Any]:
         return [*self._from, *self._to]
@@ -174,6 +191,14 @@ class Window(Memory):
         if self._what == "min":
             return min(value, min((bucket[1] for bucket in buckets), default=value))
         return max(value, max((bucket[2] for bucket in buckets), default=value))
+
+    def set_back(self, to_ms: int) -> None:
+        if self._since <= to_ms:
+            return
+        by = self._since // self._width - to_ms // self._width
+        for bucket in self._buckets:
+            bucket[0] -= by
+        self._since, self._value = to_ms, None
 
     def _hold(self, value: float, since: int, until: int) -> None:
         width, buckets = self._width, self._buckets

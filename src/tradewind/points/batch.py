@@ -71,13 +71,15 @@ class Batch(msgspec.Struct, frozen=True):
 class Written(msgspec.Struct, frozen=True):
     """What became of the points. `accepted`: the board shows them now (`equal` of them replaced another value of the
     same time); `late`: older than what the board has, in the feed only; `duplicates`: nothing new, dropped. Of all of
-    them, `clamped` claimed a time in the future."""
+    them, `clamped` claimed a time in the future, and `replaced` took the place of values whose time lies in the future
+    now: the clock was set back."""
 
     accepted: int = 0
     late: int = 0
     duplicates: int = 0
     equal: int = 0
     clamped: int = 0
+    replaced: int = 0
 
 
 class Line(msgspec.Struct, frozen=True):

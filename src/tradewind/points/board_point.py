@@ -43,11 +43,13 @@ class PointValue(msgspec.Struct, frozen=True, gc=False):
 class Moment(msgspec.Struct, frozen=True):
     """`now`, and when the channel (or the engine of models) last answered (0: not known): its unchanged points are as
     fresh as that.
-    `stale_ms`: when a measured point is stale that does not say so itself."""
+    `stale_ms`: when a measured point is stale that does not say so itself. Times more than `future_ms` after now are of
+    before the clock was set back: nobody knows how old they are."""
 
     now: int
     answered: int
     stale_ms: int
+    future_ms: int = 5_000
 
 
 def points_of(
@@ -65,11 +67,15 @@ def points_of(
         parts = [_control_parts(value) for value in values]
         values, times = [value for value, _ in parts], [ts for _, ts in parts]
     usual = moment.stale_ms if kind in _MEASURED else None
-    now, answered, prefix = moment.now, moment.answered, f"{key}:"
+    now, prefix, latest = moment.now, f"{key}:", moment.now + moment.future_ms
+    answered = moment.answered if moment.answered <= latest else 0
+
+    def fresh_ms(at: int | None) -> int:
+        return max(at if at is not None and at <= latest else 0, answered)
 
     def judge(ts: Text | None) -> tuple[int | None, int | None, bool]:
         at = int(ts) if ts and ts.isdigit() else None
-        return at, None if at is None else now - at, usual is not None and now - max(at or 0, answered) > usual
+        return at, None if at is None else now - at, usual is not None and now - fresh_ms(at) > usual
 
     numbers = _numbers(values)
     if words is None and describe is None and None not in numbers and len(set(times)) == 1:
@@ -94,7 +100,7 @@ def points_of(
             if spec is not None:
                 unit = spec.unit
                 if spec.max_age_s is not None:
-                    is_stale = now - max(at or 0, answered) > spec.max_age_s * 1000
+                    is_stale = now - fresh_ms(at) > spec.max_age_s * 1000
         if number is None:
             add(PointValue(prefix + field, None, None, _BAD, None, unit, is_refused=word is not None))
             continue

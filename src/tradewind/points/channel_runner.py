@@ -285,7 +285,7 @@ class ChannelRunner:
 
     async def _write(self, readings: Sequence[Reading]) -> bool:
         async with self._writing:  # in order with the mark of a device that is gone
-            return await self._send(self._samples.changes(readings, self._loop.time()))
+            return await self._send(self._samples.changes(readings, self._loop.time(), self._bench.clock.now_ms()))
 
     async def _send(self, batches: list[Batch]) -> bool:
         """False: the board is out of reach."""

@@ -20,6 +20,8 @@ READ_KINDS = (Kind.MEASUREMENT, Kind.SIGNAL)
 WRITTEN_KINDS = (Kind.CONTROL, Kind.ADJUSTMENT)
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD, Quality.UNCERTAIN, Quality.BAD
 _UNSEEN = math.nan
+#: A clock that is behind what it was by more than this was set back.
+AHEAD_MS = 5_000
 _own_time = attrgetter("ts_ms")
 
 
@@ -52,13 +54,17 @@ class Samples:
             self._known[point.kind][point.id] = _Known(point, refresh_s)
         self.count = sum(len(self._known[kind]) for kind in READ_KINDS)
         self._is_back = True
+        self._now_ms = 0
         #: Points whose last command left their state unknown.
         self.unsure: Set[Address] = frozenset()
 
-    def changes(self, readings: Sequence[Reading], now_s: float) -> list[Batch]:
+    def changes(self, readings: Sequence[Reading], now_s: float, now_ms: int | None = None) -> list[Batch]:
         """What is news, in the order in which it is to be written; no batch has a point twice. Readings of points that
-        the channel does not have are left out, and so is what a deadband covers."""
+        the channel does not have are left out, and so is what a deadband covers. `now_ms`: by the clock of the world,
+        which may be set back: what lies after it is not newer than what comes now."""
         found = self._restored()
+        if now_ms is not None:
+            self._set_back(now_ms)
         for part in runs(readings):
             found += self._news(part, now_s)
         return found
@@ -119,6 +125,16 @@ class Samples:
             )
             for kind in {**values, **qualities}
         ]
+
+    def _set_back(self, now_ms: int) -> None:
+        if now_ms > self._now_ms - AHEAD_MS:
+            self._now_ms = max(now_ms, self._now_ms)
+            return
+        self._now_ms = now_ms
+        for points in self._known.values():
+            for known in points.values():
+                if known.ts_ms > now_ms + AHEAD_MS:
+                    known.ts_ms = now_ms
 
     def all_bad(self) -> list[Batch]:
         """The device is gone: every point keeps its value and its time, and is bad."""

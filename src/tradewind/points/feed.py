@@ -39,8 +39,8 @@ class FeedEntry(msgspec.Struct, frozen=True):
     """One written batch. `key` is `comsrv:1001:m` or `modsrv:power_calc:measurement`; `ts_ms` the newest time in it.
 
     Values are decoded when asked for. An entry without values tells of qualities only. `is_late`: the board shows
-    something newer. `is_event`: its readings came with times of their own, so each of them counts. No entry has a point
-    twice.
+    something newer. `is_event`: its readings came with times of their own, so each of them counts. `is_back`: the clock
+    was set back, and these replace values of later times. No entry has a point twice.
     """
 
     id: str
@@ -52,6 +52,7 @@ class FeedEntry(msgspec.Struct, frozen=True):
     origin: str = ""
     each_ts: str = ""
     is_event: bool = False
+    is_back: bool = False
 
     def values(self) -> dict[str, float]:
         """Point id or field → value."""
@@ -371,6 +372,7 @@ def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry | None:
             get(b"o", b"").decode(),
             get(b"p", b"").decode(),
             b"e" in fields,
+            b"b" in fields,
         )
     except (KeyError, ValueError) as error:
         log.error("not an entry of the feed: left out", entry=name.decode(), error=repr(error))

@@ -335,7 +335,7 @@ class Keys:
         return f"{self.p}points:pushed"
 
     def feed(self, channel: str = "") -> str:
-        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late, o origin, p ms of each value when they differ, e 1 when the readings came with times of their own. No entry has a point twice. Trimmed to the slowest cursor and to `points.feed_max_bytes`. In a cluster one per channel, and this one for models. board_write."""
+        """stream; one entry per written batch: k key, t ms, d `id:value,…`, q `id:quality,…`, l 1 when late, o origin, p ms of each value when they differ, e 1 when the readings came with times of their own, b 1 when they replace values of later times because the clock was set back. No entry has a point twice. Trimmed to the slowest cursor and to `points.feed_max_bytes`. In a cluster one per channel, and this one for models. board_write."""
         return f"{self._channel(channel)}:feed" if channel and self.is_cluster else f"{self.p}points:feed"
 
     def feeds(self) -> str:
@@ -565,6 +565,10 @@ class Keys:
     def alarm_journal(self) -> str:
         """stream; one entry per transition of an alarm, until it stands in SQL; consumers keep their place in it. About `alarms.journal_max` at most. Alarm scripts."""
         return f"{self.p}alarm:journal"
+
+    def station_clock(self) -> str:
+        """hash; high_ms: the latest time that the server's clock has shown; by_ms, at_ms, told: by how much it was set back last, when, whether that was reported. No TTL. clock_watch."""
+        return f"{self.p}station:clock"
 
     def faults(self) -> str:
         """stream; what rooms report of their own faults: code, source, level, message, state raise|clear, at. About the last 10,000. faults.report."""

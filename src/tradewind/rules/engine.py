@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
@@ -225,7 +226,13 @@ class RuleEngine:
             self.stats.missed += batch.missed
             samples = await read_rule_samples(self.plane, network.addresses)
             network.show(samples, self._clock.now_ms())
-        network.apply_all(batch.entries)
+        for is_back, entries in itertools.groupby(batch.entries, key=lambda entry: entry.is_back):
+            part = list(entries)
+            if is_back:  # before they are judged: they have earlier times than what stands
+                await self._clock.look()
+                self._follow_clock(network)
+                network.set_back(min(entry.ts_ms for entry in part))
+            network.apply_all(part)
         self.stats.entries += len(batch.entries)
         if batch.entries:
             self.stats.behind_ms = max(0, self._clock.now_ms() - id_of(batch.entries[-1].id)[0])
@@ -245,7 +252,7 @@ class RuleEngine:
         step_ms = self._clock.take_step()
         if step_ms:
             log.warning("clock_was_set", engine=self.id, by_s=step_ms / 1000)
-            network.set_clock(step_ms)
+            network.set_clock(step_ms, self._clock.now_ms())
 
     async def _age(self, network: RuleNetwork, now: int) -> None:
         network.age(now, await channels_seen(self.plane, network.overdue(now)))

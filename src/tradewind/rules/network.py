@@ -15,7 +15,7 @@ from tradewind.points.feed import FeedEntry, id_of
 from tradewind.rules.network_age import Ages
 from tradewind.rules.network_seen import Hit, Seen
 from tradewind.rules.network_timers import Timers
-from tradewind.rules.network_watches import Watches, by_watch
+from tradewind.rules.network_watches import AHEAD_MS, Watches, by_watch
 from tradewind.rules.program import CATCH_UP, UNCHANGED, Given, RuleProgram
 from tradewind.rules.spec import AlarmOpen, Rule
 from tradewind.rules.state import RuleState
@@ -201,13 +201,27 @@ class RuleNetwork:
         self._doubtful.clear()
         self._timers.resume()
 
-    def set_clock(self, by_ms: int) -> None:
+    def set_clock(self, by_ms: int, now_ms: int | None = None) -> None:
         """The server's clock was set by so much: what rules wait for lasts as long as before, and no point is older by
-        that. After `restore`; judge with `due` then."""
-        self._ages.move(by_ms)
+        that. After `restore`; judge with `due` then. `now_ms`: what it shows, if it was set back: values with later
+        times are not newer than what comes."""
+        self._ages.move(by_ms, self._watches.set_back(now_ms, by_ms) if by_ms < 0 and now_ms is not None else ())
         for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
+            if by_ms < 0 and now_ms is not None:
+                _set_back(state.times, now_ms, by_ms)
             if state.moment_ms:
                 program.move(state, by_ms)
+                self._timers.put(at)
+                self._dirty[at] = self._urgent[at] = None
+
+    def set_back(self, to_ms: int) -> None:
+        """The clock was set back to that, and nobody saw by how much: states of later moments go on from here."""
+        latest = to_ms + AHEAD_MS
+        self._ages.move(0, self._watches.set_back(to_ms, None))
+        for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
+            _set_back(state.times, to_ms, None)
+            if state.moment_ms > latest:
+                program.move(state, to_ms - state.moment_ms)
                 self._timers.put(at)
                 self._dirty[at] = self._urgent[at] = None
 
@@ -334,3 +348,10 @@ class RuleNetwork:
 def _program(rule: Rule, former: Mapping[str, RuleProgram] | None) -> RuleProgram:
     before = former.get(rule.id) if former else None
     return before if before is not None and before.rule is rule else RuleProgram(rule)
+
+
+def _set_back(times: list[int], now_ms: int, by_ms: int | None) -> None:
+    """As `Watches.set_back`, of the sources of one rule."""
+    for place, ms in enumerate(times):
+        if ms > now_ms + AHEAD_MS:
+            times[place] = now_ms if by_ms is None else max(0, min(now_ms, ms + by_ms))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tradewind.points.address import MEASUREMENT, Address
 from tradewind.points.spec import Kind
@@ -55,9 +55,13 @@ class Ages:
         self._heap = [(self._end(slot), slot) for slot in self._ages if slot not in self._late]
         heapq.heapify(self._heap)
 
-    def move(self, by_ms: int) -> None:
-        """The clock was set by so much: what is there is as old as before."""
+    def move(self, by_ms: int, moved: Collection[int] = ()) -> None:
+        """The clock was set by so much: what is there is as old as before. `moved`: slots whose times are moved."""
         for slot in self._ages:
+            if slot in moved:
+                self._moved.pop(slot, None)
+                self._seen[slot] = min(self._seen[slot], self._times[slot])
+                continue
             if self._times[slot] >= 0:
                 self._moved[slot] = self._times[slot], max(0, self._time(slot) + by_ms)
             self._seen[slot] = moved_ms(self._seen[slot], by_ms)

@@ -23,6 +23,8 @@ from tradewind.rules.verdict import BAD, GOOD, UNCERTAIN
 
 #: Entries of up to so many characters are better read point by point: no plan is made for them.
 SHORT = 160
+#: A time so much after now is from before the clock was set back.
+AHEAD_MS = 5_000
 #: One object each, for all slots: what is touched for every value stays at hand.
 INF, MINUS_INF = math.inf, -math.inf
 _WORDS = {"good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
@@ -203,6 +205,15 @@ class Watches:
         for watch in self.readers[slot]:
             if number is None or not self._low[watch] <= number <= self._high[watch]:
                 yield watch, value, ts_ms, quality
+
+    def set_back(self, now_ms: int, by_ms: int | None) -> set[int]:
+        """Times after now are moved by `by_ms`, and to now at the latest; the slots of which."""
+        moved = {slot for slot, ms in enumerate(self.times) if ms > now_ms + AHEAD_MS}
+        for slot in moved:
+            self.times[slot] = now_ms if by_ms is None else max(0, min(now_ms, self.times[slot] + by_ms))
+        for index in self.keys.values():
+            index.newest = min(index.newest, now_ms)
+        return moved
 
     def set_band(self, watch: int, program: RuleProgram, state: RuleState, place: int) -> None:
         """After the state has changed."""

@@ -4,7 +4,9 @@
 -- stands in the feed, pub/sub channel, ms of all values (0 = now), ms of each value ('' or 'ms,ms'), 'id:value,…', the same as
 -- msgpack {id, value, …} (twice as fast to take apart), 'id:quality,…' of values that are not good, the same of points without a value, origin, ms to live (0 = for ever), id of this
 -- call: a repeat after a lost reply finds it in the mark. Several batches may be of one hash: they are written in order. Keys built: none.
--- Returns {accepted, late, duplicates, equal, clamped} in points.
+-- Returns {accepted, late, duplicates, equal, clamped, replaced} in points.
+-- A value that is written as of now is never late: it takes the time of one that lies ahead by no more than a device's clock may.
+-- A stored time beyond that is from before the clock was set back: what comes next replaces it, and the feed says so (b).
 local board_write
 do
   local PIECE = 4000 -- what unpack may put on the stack
@@ -36,13 +38,14 @@ do
     return found
   end
 
-  local function feed(key, name, ms, d, q, times, late, origin, is_event)
+  local function feed(key, name, ms, d, q, times, late, origin, is_event, is_back)
     local entry = { 'k', name, 't', ms, 'd', d }
     local function add(field, value) entry[#entry + 1] = field entry[#entry + 1] = value end
     if q ~= '' then add('q', q) end
     if times ~= '' then add('p', times) end
     if late then add('l', '1') end
     if is_event then add('e', '1') end
+    if is_back then add('b', '1') end
     if origin ~= '' then add('o', origin) end
     redis.call('XADD', key, '*', unpack(entry))
   end
@@ -88,13 +91,14 @@ do
   -- Sort out the points of a batch one by one: when a time is not newer than all that the hash has, or lies in the future.
   local function sift(k, flat, q, ts, times, now, limit, newest)
     local s = { ids = {}, flat = {}, flat_ts = {}, pairs = {}, ms = {}, q = {}, late = {}, late_ms = {}, late_q = {},
-      good = {}, poor = {}, accepted = 0, duplicates = 0, equal = 0, clamped = 0, newest = newest }
+      good = {}, poor = {}, accepted = 0, duplicates = 0, equal = 0, clamped = 0, replaced = 0, newest = newest }
     local ids, values, n = s.ids, {}, #flat / 2
     for i = 1, n do ids[i], values[i] = flat[2 * i - 1], flat[2 * i] end
     local ms, next_ms = {}, times ~= '' and string.gmatch(times, '%d+')
-    local quality, oldest = words(q), math.huge
+    local quality, oldest, is_now = words(q), math.huge, {}
     for i = 1, n do
       local t = next_ms and tonumber(next_ms()) or ts
+      is_now[i] = t == 0
       if t == 0 then t = now end
       if t > limit then
         t = now
@@ -106,7 +110,10 @@ do
     end
     local had = oldest <= newest and hmget(KEYS[k + 1], ids) or {}
     local same, at = {}, {}
-    for i = 1, n do had[i] = time_of(had[i]) end
+    for i = 1, n do
+      had[i] = time_of(had[i])
+      if is_now[i] and had[i] and had[i] > now and had[i] <= limit then ms[i] = had[i] end
+    end
     for i = 1, n do
       if had[i] and had[i] == ms[i] then same[#same + 1] = ids[i] at[#same] = i end
     end
@@ -123,12 +130,13 @@ do
       local id, t, word = ids[i], ms[i], quality[ids[i]]
       if repeated[i] then
         s.duplicates = s.duplicates + 1
-      elseif had[i] and had[i] > t then
+      elseif had[i] and had[i] > t and had[i] <= limit then
         s.late[#s.late + 1] = id .. ':' .. values[i]
         s.late_ms[#s.late] = int(t)
         if word then s.late_q[#s.late_q + 1] = id .. ':' .. word end
       else
         local m = s.accepted
+        if had[i] and had[i] > limit then s.replaced = s.replaced + 1 end
         s.flat[2 * m + 1], s.flat[2 * m + 2] = id, values[i]
         s.flat_ts[2 * m + 1], s.flat_ts[2 * m + 2] = id, int(t)
         m = m + 1
@@ -167,12 +175,12 @@ do
     local name, channel, ts, times, d, q = ARGV[a], ARGV[a + 1], tonumber(ARGV[a + 2]), ARGV[a + 3], ARGV[a + 4], ARGV[a + 6]
     local origin, nonce = ARGV[a + 8], ARGV[a + 10]
     local newest, last = string.match(redis.call('GET', KEYS[k + 3]) or '', '^(%d+) (.*)$')
-    local function add(accepted, late, duplicates, equal, clamped)
+    local function add(accepted, late, duplicates, equal, clamped, replaced)
       sums[1], sums[2], sums[3] = sums[1] + accepted, sums[2] + late, sums[3] + duplicates
-      sums[4], sums[5] = sums[4] + equal, sums[5] + clamped
+      sums[4], sums[5], sums[6] = sums[4] + equal, sums[5] + clamped, sums[6] + replaced
     end
     if last == nonce and not begun[KEYS[k + 3]] then
-      if d ~= '' then add(#cmsgpack.unpack(ARGV[a + 5]) / 2, 0, 0, 0, 0) end
+      if d ~= '' then add(#cmsgpack.unpack(ARGV[a + 5]) / 2, 0, 0, 0, 0, 0) end
       return
     end
     local changed = ARGV[a + 7] ~= '' and mark_only(KEYS[k + 2], ARGV[a + 7]) or ''
@@ -184,6 +192,7 @@ do
     local flat = cmsgpack.unpack(ARGV[a + 5])
     begun[KEYS[k + 3]] = true
     local is_event = (ts > 0 or times ~= '') and origin ~= 'modsrv' -- a program or device said when
+    local given = ts
     if ts == 0 then ts = now end
     if times == '' and ts > newest and ts <= limit then
       local ms, n = int(ts), #flat
@@ -205,21 +214,22 @@ do
       if changed ~= '' then q = q == '' and changed or q .. ',' .. changed end
       feed(stream, name, ms, d, q, '', false, origin, is_event)
       publish(channel, mode, is_cluster, d)
-      add(n / 2, 0, 0, 0, 0)
+      add(n / 2, 0, 0, 0, 0, 0)
       return
     end
 
-    local s = sift(k, flat, q, ts, times, now, limit, newest)
+    local s = sift(k, flat, q, given, times, now, limit, newest)
     each('HSET', KEYS[k], s.flat, #s.flat)
     each('HSET', KEYS[k + 1], s.flat_ts, #s.flat_ts)
     each('HDEL', KEYS[k + 2], s.good, #s.good)
     each('HSET', KEYS[k + 2], s.poor, #s.poor)
+    if s.newest > limit then s.newest = newest_of(KEYS[k + 1]) end
     redis.call('SET', KEYS[k + 3], int(s.newest) .. ' ' .. nonce)
     if changed ~= '' then s.q[#s.q + 1] = changed end
     if s.accepted > 0 then
       local top, differing = joined(s.ms)
       local text = table.concat(s.pairs, ',')
-      feed(stream, name, top, text, table.concat(s.q, ','), differing, false, origin, is_event)
+      feed(stream, name, top, text, table.concat(s.q, ','), differing, false, origin, is_event, s.replaced > 0)
       publish(channel, mode, is_cluster, text)
     elseif changed ~= '' then
       feed(stream, name, int(now), '', changed, '', false, origin)
@@ -228,7 +238,7 @@ do
       local top, differing = joined(s.late_ms)
       feed(stream, name, top, table.concat(s.late, ','), table.concat(s.late_q, ','), differing, true, origin)
     end
-    add(s.accepted, #s.late, s.duplicates, s.equal, s.clamped)
+    add(s.accepted, #s.late, s.duplicates, s.equal, s.clamped, s.replaced)
   end
 
   board_write = function(k, a)
@@ -237,7 +247,7 @@ do
       local t = redis.call('TIME')
       now = t[1] * 1000 + math.floor(t[2] / 1000)
     end
-    local sums, begun = { 0, 0, 0, 0, 0 }, {}
+    local sums, begun = { 0, 0, 0, 0, 0, 0 }, {}
     for b = 0, tonumber(ARGV[a + 4]) - 1 do
       local keys, args = k + 1 + 4 * b, a + 5 + 11 * b
       put(keys, args, now, now + tonumber(ARGV[a + 1]), ARGV[a + 2], ARGV[a + 3] == '1', KEYS[k], sums, begun)

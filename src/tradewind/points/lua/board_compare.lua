@@ -14,7 +14,7 @@ if not now then
   local t = redis.call('TIME')
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
-if ms > now then
+if ms > now and ms <= now + tonumber(ARGV[2]) then
   ARGV[1], ARGV[8] = string.format('%.0f', ms), string.format('%.0f', ms)
 end
 board_write(1, 1)
