@@ -289,6 +289,16 @@ class ApiSettings(_Group):
     insecure: bool = False
     allowed_hosts: HostNames = []
     max_body_bytes: Count = 2_000_000
+    # The least that browsers and clients of ours send.
+    max_head_bytes: Annotated[int, Field(ge=4096)] = 65_536
+    max_headers: Annotated[int, Field(ge=32)] = 100
+    head_timeout_s: Seconds = 10.0
+    body_timeout_s: Seconds = 20.0
+    send_timeout_s: Seconds = 30.0
+    idle_timeout_s: Seconds = 5.0
+    max_connections: Count = 1000
+    # At least some pages of lists: see PAGE_BYTES.
+    max_unread_bytes: Annotated[int, Field(ge=16_000_000)] = 128_000_000
 
 
 class LogSettings(_Group):

@@ -315,6 +315,6 @@ async def test_the_live_picture_has_the_open_alarms(station: SmallStation, strea
         await api.post(f"/alarms/{(await raised(api, 'p2'))['id']}/resolve")
     with stream.state.snapshots.watch():
         found = await asyncio.wait_for(stream.state.snapshots.newer_than(0), 10)
-    picture = codec.decode(found[1])
+    picture = codec.decode(found[1].partition(b"data: ")[2])
     part = picture["alarms"]
     assert [alarm["source_point"] for alarm in part["data"]] == ["p1"] and part["total"] == 1

@@ -65,7 +65,11 @@ async def snapshot(reader: asyncio.StreamReader) -> dict[str, Any]:
     async with asyncio.timeout(10):
         while not (line := await reader.readline()).startswith(b"data: "):
             assert line, "the stream ended"
-        data: dict[str, Any] = json.loads(line[6:])
+        text = line
+        while text.endswith(b"\r\n"):  # a long event comes in several chunks, each with its size before it
+            await reader.readline()
+            text = text[:-2] + await reader.readline()
+        data: dict[str, Any] = json.loads(text[6:])
         return data
 
 

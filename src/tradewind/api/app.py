@@ -16,6 +16,7 @@ from tradewind.api.channel_book import ChannelBook
 from tradewind.api.channel_users import ChannelUsers
 from tradewind.api.channels import ChannelRoutes
 from tradewind.api.commands import CommandRoutes
+from tradewind.api.connection_limits import ConnectionLimits
 from tradewind.api.docs import docs_routes
 from tradewind.api.door import Door, served_hosts
 from tradewind.api.errors import install_handlers
@@ -133,6 +134,9 @@ def create_app(station: ApiStation) -> FastAPI:
         redirect_slashes=False,
         lifespan=lifespan,
     )
+    limits = ConnectionLimits(settings.api)
+    registry.register(limits)
+    app.state.connection_limits = limits
     app.state.end_streams = end_streams
     app.state.snapshots = snapshots
     app.state.flow_feed = feed

@@ -84,8 +84,8 @@ def _watch(snapshots: Snapshots) -> Iterator[NextText]:
         newer = await snapshots.newer_than(number)
         if newer is None:
             return None
-        number, data = newer
-        return b"event: snapshot\nid: %d\ndata: %s\n\n" % (number, data)
+        number, text = newer
+        return text
 
     with snapshots.watch():
         yield next_text

@@ -16,7 +16,8 @@ from tradewind.api.events import EventStream, NextText
 from tradewind.api.flow_feed import FlowFeed, Wanted
 from tradewind.api.flow_request import path_id, path_number, query_cycle, query_id, query_word
 from tradewind.api.flows import BAD, TAG, UNKNOWN
-from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.api.paging import gather_page
+from tradewind.api.routing import Endpoint, Parameter
 from tradewind.clock import iso
 from tradewind.errors import Unavailable
 from tradewind.flows.control import FlowControl
@@ -65,24 +66,32 @@ class FlowRecordRoutes:
             "source": query_id(request, "source"),
         }
         await self._flows.check_known(flow_id)
-        page = await self._records().logs(
-            flow_id,
-            **filters,
-            search=query.get("search"),
-            after=query.get("cursor"),
-            newest_first=order == "newest",
-            limit=limit,
-        )
-        return json_response({"items": [log_view(entry) for entry in page.items], "next_cursor": page.next_cursor})
+
+        async def fetch(cursor: str | None, count: int) -> tuple[list[Any], str | None]:
+            page = await self._records().logs(
+                flow_id,
+                **filters,
+                search=query.get("search"),
+                after=cursor,
+                newest_first=order == "newest",
+                limit=count,
+            )
+            return [log_view(entry) for entry in page.items], page.next_cursor
+
+        return await gather_page(fetch, query.get("cursor"), limit)
 
     async def signals(self, request: Request) -> Response:
         check_query(request, frozenset({"node", "cursor", "limit"}))
         flow_id, cycle, limit = path_id(request), path_number(request), query_limit(request, MAX_LIMIT)
-        node, cursor = query_id(request, "node"), request.query_params.get("cursor")
+        node = query_id(request, "node")
         await self._flows.check_known(flow_id)
         await self._flows.cycle_state(flow_id, cycle)
-        page = await self._records().signals(flow_id, cycle, node=node, after=cursor, limit=limit)
-        return json_response({"items": [signal_view(entry) for entry in page.items], "next_cursor": page.next_cursor})
+
+        async def fetch(cursor: str | None, count: int) -> tuple[list[Any], str | None]:
+            page = await self._records().signals(flow_id, cycle, node=node, after=cursor, limit=count)
+            return [signal_view(entry) for entry in page.items], page.next_cursor
+
+        return await gather_page(fetch, request.query_params.get("cursor"), limit)
 
     def _records(self) -> FlowRecords:
         if self._flows.records is None:

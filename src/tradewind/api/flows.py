@@ -11,6 +11,7 @@ from starlette.responses import Response
 from tradewind.api.body import check_query, query_limit, read_json_or_none
 from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
+from tradewind.api.paging import gather_page
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.control import DELETE_S, FlowControl
@@ -51,12 +52,12 @@ class FlowRoutes:
 
     async def index(self, request: Request) -> Response:
         check_query(request, frozenset({"status", "limit", "cursor"}))
-        items, cursor = await self._flows.page(
-            after=query_id(request, "cursor") or "",
-            limit=query_limit(request, MAX_LIMIT),
-            status=query_word(request, "status", STATUSES) or "",
-        )
-        return json_response({"items": items, "next_cursor": cursor})
+        status = query_word(request, "status", STATUSES) or ""
+
+        async def fetch(after: str | None, count: int) -> tuple[list[Any], str | None]:
+            return await self._flows.page(after=after or "", limit=count, status=status)
+
+        return await gather_page(fetch, query_id(request, "cursor"), query_limit(request, MAX_LIMIT))
 
     async def show(self, request: Request) -> Response:
         check_query(request, frozenset())

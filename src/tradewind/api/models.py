@@ -12,6 +12,7 @@ from tradewind.api.body import check_query, query_limit
 from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, query_word, read_definition
 from tradewind.api.model_change import is_change, read_change
+from tradewind.api.paging import cut_page
 from tradewind.api.point_request import BAD
 from tradewind.api.point_room import PointServices, plain_views, read_model
 from tradewind.api.routing import Endpoint, Parameter, json_response
@@ -63,10 +64,12 @@ class ModelRoutes:
         limit, after = query_limit(request, MAX_LIMIT, default=MAX_LIMIT), query_id(request, "cursor") or ""
         definitions = await self._models.load()
         names = [name for name in sorted(definitions.models) if name > after]
-        items = [model_glance(name, definitions) for name in names[:limit]]
-        if has_config:
-            items = [{**item, "config": definitions.models[item["name"]]} for item in items]
-        return json_response({"items": items, "next_cursor": names[limit - 1] if len(names) > limit else None})
+
+        def view(name: str) -> dict[str, Any]:
+            config = {"config": definitions.models[name]} if has_config else {}
+            return {**model_glance(name, definitions), **config}
+
+        return cut_page(map(view, names), lambda item: str(item["name"]), limit)
 
     async def create(self, request: Request) -> Response:
         check_query(request, frozenset())

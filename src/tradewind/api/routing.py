@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tradewind import codec
+from tradewind.api.connection_limits import ConnectionLimits
 from tradewind.errors import TimedOut
 from tradewind.offload import offload
 from tradewind.problems import few_suggestions
@@ -51,12 +53,18 @@ class Endpoint:
     media_type: str = "application/json"
     limit_s: float = LIMIT_S
 
+    @property
+    def is_page(self) -> bool:
+        """Whether its answer may be long: those take turns when memory is short."""
+        return any(parameter.name == "limit" for parameter in self.query)
+
     def route(self) -> Route:
         async def handle(request: Request) -> Response:
             request.scope[ROUTE_KEY] = self.path
+            limits: ConnectionLimits = request.app.state.connection_limits
             try:
                 with few_suggestions():
-                    async with asyncio.timeout(self.limit_s):
+                    async with asyncio.timeout(self.limit_s), limits.making() if self.is_page else nullcontext():
                         return await self.run(request)
             except TimeoutError as error:
                 raise TimedOut(

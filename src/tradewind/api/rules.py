@@ -11,6 +11,7 @@ from starlette.responses import Response
 from tradewind.api.body import check_object, check_query, query_limit, read_json_or_none
 from tradewind.api.errors import listed
 from tradewind.api.flow_request import YAML_TYPES, path_id, query_id, read_definition
+from tradewind.api.paging import cut_page
 from tradewind.api.point_request import BAD
 from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.api.rule_request import definition, is_change, query_flag, query_time, read_change, ungrouped
@@ -53,10 +54,9 @@ class RuleRoutes:
             if start < 0:
                 problem = Problem("bad_cursor", "cursor", "the rule is gone or does not fit any more: begin anew")
                 raise Invalid("the query is not valid", code=problem.code, hint=problem.hint, problems=[problem])
-        page = documents[start : start + limit]
-        more = start + limit < len(documents)
+        page = documents[start : start + limit + 1]
         items = await rule_views(self._room, page, await self._rules.load())
-        return json_response({"items": items, "next_cursor": page[-1]["id"] if more else None})
+        return cut_page(items, lambda item: str(item["id"]), limit)
 
     async def create(self, request: Request) -> Response:
         check_query(request, frozenset())

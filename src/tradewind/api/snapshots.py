@@ -101,7 +101,7 @@ class Snapshots:
                 self._stop()
 
     async def newer_than(self, number: int) -> tuple[int, bytes] | None:
-        """The newest snapshot once it is newer than that one; None when the server stops."""
+        """The event of the newest snapshot, one text for all watchers, once it is newer; None when the server stops."""
         while not self._is_closed:
             if self._text and self._number > number:
                 return self._number, self._text
@@ -123,8 +123,9 @@ class Snapshots:
         while True:
             began = loop.time()
             try:
-                self._text = codec.encode(await self._take())
+                data = codec.encode(await self._take())
                 self._number += 1
+                self._text = b"event: snapshot\nid: %d\ndata: %s\n\n" % (self._number, data)
                 news, self._news = self._news, asyncio.Event()
                 news.set()
             except Exception:  # one bad answer must not end the stream of everybody

@@ -7,9 +7,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tradewind import codec
 from tradewind.api.body import check_query, is_short, query_limit, query_number, read_json, read_object
 from tradewind.api.known_types import KnownTypes
+from tradewind.api.paging import gather_page
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response
 from tradewind.api.waiting import Endings
 from tradewind.errors import Conflict, Invalid, Problem
@@ -82,18 +82,24 @@ class TaskRoutes:
         check_query(request, _FILTERS, repeated=frozenset({"status"}))
         query = request.query_params
         wanted = Filter(_statuses(query.getlist("status")), _word(request, "type"), _word(request, "tag"))
-        limit = query_limit(request, MAX_LIMIT)
-        return await self._page(await self._listing.page(wanted, query.get("cursor"), limit))
+
+        async def fetch(cursor: str | None, count: int) -> tuple[list[Any], str | None]:
+            return await self._views(await self._listing.page(wanted, cursor, count))
+
+        return await gather_page(fetch, query.get("cursor"), query_limit(request, MAX_LIMIT))
 
     async def dead(self, request: Request) -> Response:
         check_query(request, frozenset({"cursor", "limit"}))
-        limit = query_limit(request, MAX_LIMIT)
-        return await self._page(await self._listing.dead(request.query_params.get("cursor"), limit))
 
-    async def _page(self, page: Page) -> Response:
+        async def fetch(cursor: str | None, count: int) -> tuple[list[Any], str | None]:
+            return await self._views(await self._listing.dead(cursor, count))
+
+        return await gather_page(fetch, request.query_params.get("cursor"), query_limit(request, MAX_LIMIT))
+
+    async def _views(self, page: Page) -> tuple[list[Any], str | None]:
         views = [task.view() for task in page.items]
         await fill(self._store.plane, views)
-        return json_response(codec.encode({"items": views, "next_cursor": page.next_cursor}))
+        return views, page.next_cursor
 
     async def show(self, request: Request) -> Response:
         check_query(request, frozenset({"wait"}))

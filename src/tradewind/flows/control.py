@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: How long a delete waits for running cycles to end; their nodes were asked to stop.
 DELETE_S = 30.0
+#: Flows whose definitions are read with one call.
+READ_COUNT = 40
 
 
 class FlowControl:
@@ -59,27 +61,40 @@ class FlowControl:
         self, *, after: str = "", limit: int = 100, status: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
         """Short views in the order of their ids, and where to go on, None at the end."""
-        found: list[dict[str, Any]] = []
+        found: list[str] = []
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
-        while True:
+        is_more = True
+        while is_more and len(found) <= limit:
             many = 500 if status else min(500, limit - len(found) + 1)
             ids = await self.store.ids(after, many)
             with translated():
                 pipe = client.pipeline(transaction=False)
                 for flow_id in ids:
+                    pipe.hget(keys.flow(flow_id), "status")
+                states = await pipe.execute() if ids else []
+            found += [i for i, state in zip(ids, states, strict=True) if state and status in ("", state.decode())]
+            is_more = len(ids) == many
+            after = ids[-1] if ids else after
+        views = await self._short_views(found[:limit])
+        return views, found[limit - 1] if len(found) > limit else None
+
+    async def _short_views(self, ids: list[str]) -> list[dict[str, Any]]:
+        """A few at a time: their definitions may be long."""
+        keys, client = self.store.plane.keys, self.store.plane.tasks.redis
+        views = []
+        for start in range(0, len(ids), READ_COUNT):
+            part = ids[start : start + READ_COUNT]
+            with translated():
+                pipe = client.pipeline(transaction=False)
+                for flow_id in part:
                     pipe.hgetall(keys.flow(flow_id))
                     pipe.scard(keys.flow_running(flow_id))
                 rows = await pipe.execute()
-            for i in range(len(ids)):
+            for i in range(len(part)):
                 raw = {k.decode(): v.decode() for k, v in rows[2 * i].items()}
-                if not raw or (status and raw["status"] != status):
-                    continue
-                if len(found) == limit:
-                    return found, found[-1]["id"]
-                found.append(_short_view(raw, rows[2 * i + 1]))
-            if len(ids) < many:
-                return found, None
-            after = ids[-1]
+                if raw:  # else it went away meanwhile
+                    views.append(_short_view(raw, rows[2 * i + 1]))
+        return views
 
     async def check_known(self, flow_id: str) -> None:
         """Raises NotFound."""

@@ -21,6 +21,8 @@ from tradewind.tasks.record import DEAD_LETTERS, TERMINAL, Status, Task
 from tradewind.tasks.store import TaskStore
 
 CHUNK = 200
+#: Tasks that are read with one call: each may have megabytes of arguments and results.
+READ_COUNT = 40
 MAX_LIMIT = 1000
 #: How many tasks one page may look at; a filter that matches little ends the page early, with a cursor to go on.
 MAX_LOOKED_AT = 20_000
@@ -92,11 +94,13 @@ class TaskListing:
                 if looked >= MAX_LOOKED_AT:
                     return Page(items, _write_cursor(at))
                 ids = await self._ids(place, at.offset)
-                for index, task in enumerate(await self.store.read_live(ids)):
-                    if task is not None and _belongs(task, place) and wanted.fits(task):
-                        items.append(task)
-                        if len(items) == limit:
-                            return Page(items, _write_cursor(_Cursor(place, at.offset + index + 1)))
+                for start in range(0, len(ids), READ_COUNT):
+                    read = await self.store.read_live(ids[start : start + READ_COUNT])
+                    for index, task in enumerate(read, start):
+                        if task is not None and _belongs(task, place) and wanted.fits(task):
+                            items.append(task)
+                            if len(items) == limit:
+                                return Page(items, _write_cursor(_Cursor(place, at.offset + index + 1)))
                 looked += len(ids)
                 at = _Cursor(place, at.offset + len(ids))
                 is_more = len(ids) == CHUNK
