@@ -15,6 +15,7 @@ import structlog
 from tradewind.errors import NotFound, Unavailable
 from tradewind.flows.courier import queues_of, send, signal_message, tombstone_message, ttl_of
 from tradewind.flows.plan import Plan
+from tradewind.flows.scheduler import read_cycle_name
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -64,9 +65,12 @@ class BrokerKeeper:
         keys, client = self.plane.keys, self.plane.tasks.redis
         while True:
             with translated():
-                held = [name.decode() for name in await client.zrange(keys.flows_held(), 0, BATCH - 1)]
-            if not held:
+                raw = await client.zrange(keys.flows_held(), 0, BATCH - 1)
+                if odd := [name for name in raw if read_cycle_name(name) is None]:
+                    await client.zrem(keys.flows_held(), *odd)
+            if not raw:
                 return
+            held = [name.decode() for name in raw if read_cycle_name(name) is not None]
             workers = await self._workers()
             while held:
                 some: list[str] = []
@@ -107,7 +111,8 @@ class BrokerKeeper:
         consumer that comes too late by closing the channel of all others of that worker."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         with translated():
-            declared = {k.decode(): v.decode() for k, v in (await client.hgetall(keys.flows_queues())).items()}
+            found = await client.hgetall(keys.flows_queues())
+            declared = {k.decode(): v.decode(errors="replace") for k, v in found.items() if read_cycle_name(k)}
             pipe = client.pipeline(transaction=False)
             for name in declared:
                 flow_id, _, cycle = name.rpartition(":")
@@ -142,8 +147,9 @@ class BrokerKeeper:
         """Give the cycles of lost workers to others."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         with translated():
-            hosts = {k.decode(): v.decode() for k, v in (await client.hgetall(keys.flows_hosts())).items()}
-            declared = await client.hkeys(keys.flows_queues())
+            found = await client.hgetall(keys.flows_hosts())
+            hosts = {k.decode(): v.decode(errors="replace") for k, v in found.items() if read_cycle_name(k)}
+            declared = [name for name in await client.hkeys(keys.flows_queues()) if read_cycle_name(name)]
         workers = await self._workers()
         if not workers:
             return
@@ -161,8 +167,12 @@ class BrokerKeeper:
             )
         batch: list[tuple[Message, SignalKey | None]] = []
         for raw, since in names:
-            flow_id, _, number = raw.decode().rpartition(":")
-            cycle = int(number)
+            known = read_cycle_name(raw)
+            if known is None:
+                with translated():
+                    await client.zrem(keys.flows_unsent(), raw)
+                continue
+            flow_id, cycle = known
             plan = await self._plan(flow_id, cycle)
             with translated():
                 sent = await client.smembers(
@@ -203,7 +213,7 @@ class BrokerKeeper:
         """Live workers of this product (HTTP services cannot consume)."""
         keys, client, now = self.plane.keys, self.plane.tasks.redis, self.plane.clock.now_ms()
         with translated():
-            ids = [w.decode() for w in await client.zrange(keys.workers(), now, "+inf", byscore=True)]
+            ids = [w.decode(errors="replace") for w in await client.zrange(keys.workers(), now, "+inf", byscore=True)]
             pipe = client.pipeline(transaction=False)
             for worker in ids:
                 pipe.hmget(keys.worker(worker), "signals", "status")

@@ -7,13 +7,15 @@ script that opens its cycle, which also checks the term.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import structlog
+from redis.exceptions import RedisError, ResponseError
 
 from tradewind import codec
-from tradewind.errors import NotFound, TradewindError
+from tradewind.errors import Invalid, NotFound, TradewindError, error_text
 from tradewind.flows.plan import Plan
 from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import foreign_outputs
@@ -30,6 +32,8 @@ LOOK_S = 5.0
 BATCH = 200
 #: So many flows that are due together are started side by side.
 AT_ONCE = 20
+#: After the id of the task: it is only taken off the list.
+_NOTHING: list[Arg] = ["FAILED", "", "", "", "", "", ""]
 
 
 class FlowScheduler:
@@ -79,7 +83,7 @@ class FlowScheduler:
             due, later, deadlines = await pipe.execute()
         stuck = 0
         for start in range(0, len(due), AT_ONCE):
-            fired = [self._fire_one(flow_id.decode(), int(score)) for flow_id, score in due[start : start + AT_ONCE]]
+            fired = [self._fire_one(flow_id, int(score)) for flow_id, score in due[start : start + AT_ONCE]]
             stuck += (await asyncio.gather(*fired)).count(False)
         moments = [int(score) for _, score in (*later, *deadlines)]
         if len(due) > stuck:
@@ -88,18 +92,19 @@ class FlowScheduler:
             moments.append(now + 1000)
         return min(moments, default=None)
 
-    async def _fire_one(self, flow_id: str, due_ms: int) -> bool:
-        """False when it must wait: for the running cycle, or for a server."""
+    async def _fire_one(self, raw: bytes, due_ms: int) -> bool:
+        """False when it must wait: for the running cycle, for a server, or for whoever mends its record."""
+        flow_id = raw.decode(errors="replace")
         try:
             return await self._fire(flow_id, due_ms)
         except Deposed:
             raise
         except NotFound:  # a slot of a flow that has gone
             with translated():
-                await self.plane.tasks.redis.zrem(self.plane.keys.flows_due(), flow_id)
+                await self.plane.tasks.redis.zrem(self.plane.keys.flows_due(), raw)
             return True
-        except TradewindError as error:
-            log.warning("a cycle could not be started; it is tried again", flow=flow_id, error=error.message)
+        except (TradewindError, RedisError) as error:  # a script may stumble over a record that a hand has spoilt
+            log.warning("a cycle could not be started; it is tried again", flow=flow_id, error=error_text(error))
             return False
 
     async def _fire(self, flow_id: str, due_ms: int) -> bool:
@@ -110,7 +115,7 @@ class FlowScheduler:
             raise unknown_flow(flow_id)
         plan = await self.store.plan(flow_id, version.decode())
         schedule = plan.spec.schedule
-        anchor, now = int(anchored or 0) or due_ms, self.plane.clock.now_ms()
+        anchor, now = (int(anchored) if anchored and anchored.isdigit() else 0) or due_ms, self.plane.clock.now_ms()
         taken = take_due(schedule, due_ms, now, anchor, limit=1)
         if not taken.run:
             await self._pass(flow_id, plan, due_ms, taken.next_ms, taken.skipped)
@@ -123,7 +128,7 @@ class FlowScheduler:
         opened = await self._open(opening)
         if opened.why in ("buffered", "skipped"):
             log.info("a slot met a running cycle", flow=flow_id, slot=taken.run[0], policy=opened.why)
-        return opened.why != "waits"
+        return opened.why != "waits" and not opened.why.startswith("stopped:")
 
     def _opening(self, plan: Plan, slot_ms: int) -> Opening:
         spec = plan.spec
@@ -176,25 +181,29 @@ class FlowScheduler:
             late = await client.zrange(keys.flows_deadlines(), "-inf", now, byscore=True, offset=0, num=BATCH)
             ended = await client.lrange(keys.flows_ended(), 0, BATCH - 1)
         for name in late:
-            flow_id, _, cycle = name.decode().rpartition(":")
-            try:
-                is_stopped = await self.store.stop(
-                    flow_id, int(cycle), "timeout", "", "the cycle's deadline has passed"
-                )
-            except NotFound:  # somebody removed it
-                is_stopped = False
-                with translated():
-                    await client.srem(keys.flow_running(flow_id), cycle)
-            if not is_stopped:
+            if (known := read_cycle_name(name)) is None or not await self._time_out(*known):
                 with translated():
                     await client.zrem(keys.flows_deadlines(), name)
-            else:
-                log.warning("a cycle ran past its deadline", flow=flow_id, cycle=int(cycle))
         for flow_id in dict.fromkeys(ended):
-            await self.open_buffered(flow_id.decode())
+            await self.open_buffered(flow_id.decode(errors="replace"))
         if ended:
             with translated():
                 await client.ltrim(keys.flows_ended(), len(ended), -1)
+
+    async def _time_out(self, flow_id: str, cycle: int) -> bool:
+        """False: there is nothing to stop."""
+        try:
+            is_stopped = await self.store.stop(flow_id, cycle, "timeout", "", "the cycle's deadline has passed")
+        except NotFound:  # somebody removed or spoilt it
+            with translated():
+                await self.plane.tasks.redis.srem(self.plane.keys.flow_running(flow_id), cycle)
+            return False
+        except RedisError as error:  # the script has stumbled over its record
+            log.error("cycle_not_stopped", flow=flow_id, cycle=cycle, error=error_text(error))
+            return False
+        if is_stopped:
+            log.warning("a cycle ran past its deadline", flow=flow_id, cycle=cycle)
+        return is_stopped
 
     # endings that came without the room's own commit
 
@@ -209,20 +218,42 @@ class FlowScheduler:
                     return done
                 pipe = client.pipeline(transaction=False)
                 for task_id in ids:
-                    pipe.hmget(keys.task(task_id.decode()), "status", "worker")
-                    pipe.get(keys.body(task_id.decode()))
-                rows = await pipe.execute()
-            args: list[Arg] = [*self.plane.head(), self.plane.outbox_max]
-            for i, task_id in enumerate(ids):
-                args += await self._ending(task_id.decode(), rows[2 * i], rows[2 * i + 1])
-            await self.plane.scripts.run("node_settle", [keys.task_ended(HOOK)], args)
+                    pipe.hmget(keys.task(task_id.decode(errors="replace")), "status", "worker")
+                    pipe.get(keys.body(task_id.decode(errors="replace")))
+                rows = await pipe.execute(raise_on_error=False)
+            endings = [await self._read_ending(ids[i], rows[2 * i], rows[2 * i + 1]) for i in range(len(ids))]
+            await self._settle_all(endings)
             done += len(ids)
 
-    async def _ending(self, task_id: str, row: list[bytes | None], body: bytes | None) -> list[Arg]:
+    async def _settle_all(self, endings: Sequence[list[Arg]]) -> None:
+        """All in one call; when that stumbles over a spoilt record, one by one, and without the one that it is."""
+        args: list[Arg] = [*self.plane.head(), self.plane.outbox_max, *(part for each in endings for part in each)]
+        try:
+            await self.plane.scripts.run("node_settle", [self.plane.keys.task_ended(HOOK)], args)
+        except ResponseError as error:
+            if len(endings) > 1:
+                for ending in endings:
+                    await self._settle_all([ending])
+                return
+            task_id = endings[0][0]
+            log.error(
+                "node_not_settled", task=str(task_id), error=error_text(error), hint="its cycle ends by its time-out"
+            )
+            with translated():
+                await self.plane.tasks.redis.lrem(self.plane.keys.task_ended(HOOK), 1, task_id)
+
+    async def _read_ending(self, task_id: bytes, row: Any, body: Any) -> list[Arg]:
+        try:
+            if isinstance(row, list) and isinstance(body, bytes) and row[0] is not None:
+                return [task_id, *await self._ending(task_id.decode(), row, body)]
+        except (Invalid, ValueError, TypeError, AttributeError, LookupError) as error:  # a stranger wrote it
+            log.warning("node_end_unreadable", task=task_id.decode(errors="replace"), error=error_text(error))
+        return [task_id, *_NOTHING]
+
+    async def _ending(self, task_id: str, row: list[bytes | None], body: bytes) -> list[Arg]:
         """What node_settle needs of a task that ended; without a flow when there is nothing to settle."""
-        nothing: list[Arg] = [task_id, "FAILED", "", "", "", "", "", ""]
-        if row[0] is None or body is None:
-            return nothing
+        nothing = _NOTHING
+        assert row[0] is not None
         status = Status(row[0].decode())
         request, outcome = split_body(body)
         kwargs = codec.decode(request).get("kwargs", {})
@@ -240,4 +271,11 @@ class FlowScheduler:
                 return nothing
             plan = await self.store.plan(flow_id, version.decode())
             packed = msgspec.msgpack.encode(foreign_outputs(plan.nodes[node_id], flow_id, cycle, ended.get("result")))
-        return [task_id, status.value, message, flow_id, cycle, node_id, packed, (row[1] or b"").decode()]
+        return [status.value, message, str(flow_id), int(cycle), str(node_id), packed, (row[1] or b"").decode()]
+
+
+def read_cycle_name(raw: bytes) -> tuple[str, int] | None:
+    """`{flow}:{cycle}`; None: somebody else has put it there."""
+    flow_id, _, cycle = raw.decode(errors="replace").rpartition(":")
+    is_one = flow_id and "\ufffd" not in flow_id and cycle.isascii() and cycle.isdigit()
+    return (flow_id, int(cycle)) if is_one else None

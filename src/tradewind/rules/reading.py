@@ -78,7 +78,7 @@ class RuleReader:
     async def ids(self) -> set[str]:
         """Of all rules."""
         with translated(self._link):
-            return {member.decode() for member in await self._redis.smembers(self._keys.rules())}
+            return set(_texts_of(await self._redis.smembers(self._keys.rules())))
 
     async def get(self, rule_id: str) -> dict[str, Any]:
         """The document as it is stored. Raises NotFound."""
@@ -137,7 +137,7 @@ class RuleReader:
 
     async def _documents(self, index: str, name: Any) -> dict[str, bytes]:
         with translated(self._link):
-            ids = sorted(member.decode() for member in await self._redis.smembers(index))
+            ids = sorted(_texts_of(await self._redis.smembers(index)))
         return await self._texts(ids, name)
 
     async def _texts(self, ids: Sequence[str], name: Any) -> dict[str, bytes]:
@@ -155,6 +155,12 @@ class RuleReader:
         if found is None:
             raise missing(noun, name)
         return stored(name, found)[0]
+
+
+def _texts_of(members: Iterable[bytes]) -> list[str]:
+    """Without those that are no text: no rule has such an id, whoever put it there."""
+    found = [member.decode(errors="replace") for member in members]
+    return [name for name in found if "\ufffd" not in name]
 
 
 def missing(noun: str, name: str) -> NotFound:

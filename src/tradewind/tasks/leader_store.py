@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tradewind.errors import Conflict
@@ -84,17 +85,17 @@ class LeaderStore:
         now = await self.now_ms()
         with translated():
             leases = await client.zrange(keys.workers(), 0, -1, withscores=True)
-            types = [t.decode() for t in await client.smembers(keys.worker_types())]
+            types = _ids(await client.smembers(keys.worker_types()))
             members = await client.sunion([keys.worker_type(t) for t in types]) if types else set()
-            gone = [w.decode() for w, until in leases if until <= now]
-            for worker in members - {w for w, _ in leases}:
-                if not await client.exists(keys.worker(worker.decode())):
-                    gone.append(worker.decode())
+            gone = _ids(w for w, until in leases if until <= now)
+            for worker in _ids(members - {w for w, _ in leases}):
+                if not await client.exists(keys.worker(worker)):
+                    gone.append(worker)
         return gone
 
     async def live_workers(self) -> list[str]:
         with translated():
-            found = [w.decode() for w in await self.plane.redis.zrange(self.plane.keys.workers(), 0, -1)]
+            found = _ids(await self.plane.redis.zrange(self.plane.keys.workers(), 0, -1))
         return found
 
     async def evict(self, worker_id: str) -> int:
@@ -150,3 +151,9 @@ class LeaderStore:
             [*self._fence, keys.dead(), keys.types(), keys.worker_types()],
             [*self._head(), self.plane.settings.dead_keep, TYPE_KEEP_MS],
         )
+
+
+def _ids(members: Iterable[bytes]) -> list[str]:
+    """Those that are text: what others have put in is left to the sweep."""
+    found = [member.decode(errors="replace") for member in members]
+    return [name for name in found if "\ufffd" not in name]

@@ -61,13 +61,14 @@ local function cycle_of(flow, n)
   local c = cycles[name]
   if c == nil then
     local key = F .. flow .. ':cycle:' .. n
-    local f = redis.call('HMGET', key, 'status', 'version', 'start_time', 'open', 'completed', 'failed', 'skipped',
+    local f = fields(key, 'status', 'version', 'start_time', 'open', 'completed', 'failed', 'skipped',
       'terminated', 'stop', 'parent', 'amqp', 'start_ms', 'trigger', 'slot_ms', 'total', 'cause', 'on_failure')
     c = false
-    if f[1] then
-      c = { flow = flow, n = n, name = name, key = key, status = f[1], version = f[2], began = f[3], open = tonumber(f[4]),
-        counts = { tonumber(f[5]), tonumber(f[6]), tonumber(f[7]), tonumber(f[8]) }, stop = f[9], parent = f[10],
-        amqp = f[11] == '1', start = f[12], trigger = f[13], slot = f[14], total = f[15], cause = f[16],
+    if f[1] and f[2] and numeric(f[4]) then -- else there is none, or a hand has spoilt it: it ends with its deadline
+      c = { flow = flow, n = n, name = name, key = key, status = f[1], version = f[2], began = f[3] or AT, open = tonumber(f[4]),
+        counts = { tonumber(numeric(f[5]) or '0'), tonumber(numeric(f[6]) or '0'), tonumber(numeric(f[7]) or '0'),
+          tonumber(numeric(f[8]) or '0') }, stop = f[9], parent = f[10], amqp = f[11] == '1', start = numeric(f[12]) or NOW,
+        trigger = f[13] or '', slot = numeric(f[14]) or '0', total = numeric(f[15]) or '0', cause = f[16],
         on_failure = f[17], plan = {}, plan_key = F .. flow .. ':plan:' .. f[2], todo = {}, came = {}, stops = {}, dirty = false }
     end
     cycles[name] = c
@@ -262,9 +263,9 @@ local function idle(kind)
   for _, w in ipairs(redis.call('SRANDMEMBER', P .. 'worker:type:' .. kind, 5)) do
     local lease = redis.call('ZSCORE', P .. 'workers', w)
     if lease and tonumber(lease) > now then
-      local f = redis.call('HMGET', P .. 'worker:' .. w, 'capacity', 'status')
+      local f = fields(P .. 'worker:' .. w, 'capacity', 'status')
       local load = redis.call('LLEN', P .. 'worker:' .. w .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. w .. ':inflight')
-      if f[1] and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
+      if numeric(f[1]) and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
     end
   end
   return best
@@ -408,7 +409,10 @@ local function halt(c, ids, status, message)
     end
   end
 end
-local function nodes_of(c, component) return cmsgpack.unpack(redis.call('HGET', c.plan_key, ':' .. component)) end
+local function nodes_of(c, component)
+  local packed = redis.call('HGET', c.plan_key, ':' .. component)
+  return packed and cmsgpack.unpack(packed) or {}
+end
 
 -- Stop a running cycle; what: stopped or timeout.
 local function stop_cycle(c, what, reason)
@@ -416,7 +420,9 @@ local function stop_cycle(c, what, reason)
   redis.call('HSET', c.key, 'stop', what, 'reason', reason)
   redis.call('ZREM', P .. 'flows:deadlines', c.name)
   log_line(c, 'WARNING', 'Cycle ' .. c.n .. (what == 'timeout' and ' ran past its deadline' or ' is being stopped') .. ': ' .. reason)
-  halt(c, nodes_of(c, 'all'), 'terminated', reason)
+  local nodes = nodes_of(c, 'all')
+  halt(c, nodes, 'terminated', reason)
+  if #nodes == 0 then c.open, c.dirty = 0, true end -- its plan is gone: nobody else would end it
 end
 
 -- Once, at the end of a script: decide what became ready, end what is done, write the counters, place the tasks.

@@ -12,16 +12,16 @@ local function cancel(id, flag_ms, default_ms, is_ours)
   if TERMINAL[status] then return status == 'CANCELLED' and 1 or 0, status end
   local more = rare(id, f[4])
   if status == 'PROCESSING' then
-    local left = tonumber(f[5] or NOW) + tonumber(more.tmo or default_ms) - now
+    local left = tonumber(numeric(f[5]) or NOW) + tonumber(more.tmo or default_ms) - now
     redis.call('SET', P .. 'task:cancel:' .. id, '1', 'PX', int(math.max(left, 0) + flag_ms))
     redis.call('SADD', P .. 'task:marked', id)
-    redis.call('PUBLISH', P .. 'worker:' .. f[3] .. ':control', 'cancel:' .. id)
+    redis.call('PUBLISH', P .. 'worker:' .. (f[3] or '') .. ':control', 'cancel:' .. id)
     return 2, status
   end
   if status == 'QUEUED' then
     redis.call('HSET', key, 'tomb', '1', 'x', '1') -- its id stays in the list and is dropped when it is met
   elseif status == 'ASSIGNED' then
-    redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)
+    redis.call('LREM', P .. 'worker:' .. (f[3] or '') .. ':queue', 1, id)
     wake() -- its slot is free
   else
     redis.call('ZREM', P .. 'queue:delayed', id)

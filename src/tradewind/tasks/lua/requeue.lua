@@ -1,7 +1,7 @@
 -- Shared by the scripts that give a worker's tasks back. Keys built: worker:{id}:queue, worker:{id}:inflight, queue:high,
 -- queue:normal, queue:delayed, queue:parked, queue:parked:{priority}:{route}.
 
-local function place_of(priority, kind, labels) return priority .. ':' .. kind .. (labels and '@' .. labels or '') end
+local function place_of(priority, kind, labels) return priority .. ':' .. (kind or '') .. (labels and '@' .. labels or '') end
 
 -- Put ids back at the head of their queues, in their order (oldest first). Where tasks of the same route are parked, that
 -- is the head of the parking list: it is read before the queue, and what stands there is younger.
@@ -30,7 +30,8 @@ local function unassign(worker, limit)
   for i = #ids, 1, -1 do
     local f = fields(P .. 'task:' .. ids[i], 'status', 'worker', 'pri', 'c', 'type', 'lab')
     if f[1] == 'ASSIGNED' and f[2] == worker then
-      entries[#entries + 1] = { id = ids[i], pri = f[3], c = f[4], place = place_of(f[3], f[5], f[6]) }
+      local pri = priority_of(f[3])
+      entries[#entries + 1] = { id = ids[i], pri = pri, c = f[4], place = place_of(pri, f[5], f[6]) }
     end
   end
   redis.call('LTRIM', key, #ids, -1)
@@ -48,13 +49,14 @@ local function stall(worker, limit, max_stalls)
     local task = P .. 'task:' .. id
     local f = fields(task, 'status', 'worker', 'pri', 'c', 'type', 'wait', 'stalls', 'lock', 'lab', 'ddl', 'hook')
     if f[1] == 'PROCESSING' and f[2] == worker then
-      local t = { id = id, pri = f[3], c = f[4], wait = f[6], hook = f[11], place = place_of(f[3], f[5], f[9]) }
-      local stalls = tonumber(f[7] or '0') + 1
+      local pri = priority_of(f[3])
+      local t = { id = id, pri = pri, c = f[4], wait = f[6], hook = f[11], place = place_of(pri, f[5], f[9]) }
+      local stalls = (tonumber(f[7] or '') or 0) + 1
       redis.call('HSET', task, 'stalls', stalls, 'x', '1')
       if f[8] then unlock(f[8], worker) end
       if redis.call('DEL', P .. 'task:cancel:' .. id) == 1 then
         close(id, 'CANCELLED', f[5], t, '{"error":{"type":"Cancelled","message":"cancelled; its worker was lost"}}')
-      elseif f[10] and tonumber(f[10]) <= now then
+      elseif numeric(f[10]) and tonumber(f[10]) <= now then
         close(id, 'TIMEOUT', f[5], t, '{"error":{"type":"DeadlineExceeded","message":"its deadline passed when its worker was lost"}}')
       elseif stalls > max_stalls then
         close(id, 'DEAD', f[5], t, '{"error":{"type":"WorkerLost","message":"its worker was lost ' .. stalls .. ' times"}}')

@@ -1,5 +1,7 @@
 -- Shared by all task scripts. ARGV 1 key prefix, 2 now in ms ('' = the server's clock), 3 events channel,
 -- 4 '1' when ended tasks go to the archive, 5 ms that an ended task's record lives when they do not.
+-- A record may have been spoilt by hand: a number that is none counts as missing, a priority that is none as normal, and a
+-- task without a type is passed over; doctor names it.
 -- Keys built here from the prefix: task:{id}, task:{id}:body, task:cache:, task:status:, task:cancel:, lock:task:,
 -- metrics:task:count:, task:outbox, task:outbox:count, task:marked, queue:dead.
 -- A task hash has the field x when it has any of the rare ones (tmo, ddl, lock, lab, c, wait, tomb, stalls, hook, or n from
@@ -32,7 +34,7 @@ end
 local function announce(event, id, kind)
   if heard == nil then heard = is_heard(ARGV[3]) end
   if heard then
-    redis.call('PUBLISH', ARGV[3], '{"event":"task_' .. event .. '","task_id":"' .. id .. '","task_type":"' .. kind
+    redis.call('PUBLISH', ARGV[3], '{"event":"task_' .. event .. '","task_id":"' .. id .. '","task_type":"' .. (kind or '')
       .. '","timestamp":' .. SEC .. '}')
   end
 end
@@ -43,13 +45,17 @@ local function fields(key, ...)
   return f.err and {} or f
 end
 
+-- A field as text if it is a number, else nil.
+local function numeric(text) return text and tonumber(text) and text or nil end
+local function priority_of(text) return text == 'high' and 'high' or 'normal' end
+
 local NOTHING = {}
 -- The rare fields of a task; x is its x field as read.
 local function rare(id, x)
   if not x then return NOTHING end
   local f = fields(T .. id, 'c', 'wait', 'lock', 'tmo', 'ddl', 'lab', 'tomb', 'stalls', 'worker', 'n', 'hook', 'start')
-  return { c = f[1], wait = f[2], lock = f[3], tmo = f[4], ddl = f[5], lab = f[6], tomb = f[7], stalls = f[8],
-    worker = f[9], n = f[10], hook = f[11], start = f[12] }
+  return { c = f[1], wait = f[2], lock = f[3], tmo = numeric(f[4]), ddl = numeric(f[5]), lab = f[6], tomb = f[7],
+    stalls = numeric(f[8]), worker = f[9], n = numeric(f[10]), hook = f[11], start = numeric(f[12]) }
 end
 
 local function uncache(id)

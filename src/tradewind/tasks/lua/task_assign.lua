@@ -42,6 +42,9 @@ local config = redis.call('HGETALL', KEYS[7])
 for i = 1, #config, 2 do
   local most, window = string.match(config[i + 1], '^(%d+):(%d+)$')
   most, window = tonumber(most), tonumber(window)
+  if not most or window < 10 then -- written by hand, and wrongly: it counts as none
+    most, window = math.huge, 1000
+  end
   local start = math.floor(now / window) * window
   local base = P .. 'ratelimit:task:' .. config[i]
   local key = base .. ':' .. int(start / 1000)
@@ -121,7 +124,7 @@ local function consider(ids, priority, parking)
       f[1] = ''
     end
     met[id] = true
-    if f[1] ~= 'QUEUED' then
+    if f[1] ~= 'QUEUED' or not f[2] then
       if more.tomb then drops[#drops + 1] = id end
     elseif more.ddl and tonumber(more.ddl) <= now then
       lates[#lates + 1] = { id, f[2], { c = more.c, wait = more.wait, hook = more.hook } } -- it holds no lock now
@@ -147,7 +150,7 @@ end
 local lots = { high = {}, normal = {} }
 for _, place in ipairs(redis.call('SMEMBERS', KEYS[8])) do
   local priority, kind, labels = string.match(place, '^(%a+):([^@]+)@?(.*)$')
-  table.insert(lots[priority], { key = P .. 'queue:parked:' .. place, kind = kind, labels = labels ~= '' and labels or nil })
+  if lots[priority] then table.insert(lots[priority], { key = P .. 'queue:parked:' .. place, kind = kind, labels = labels ~= '' and labels or nil }) end
 end
 for _, list in pairs(lots) do -- another one first each time: where types share workers, none waits for the end of another
   for _ = 1, #list > 1 and now % #list or 0 do table.insert(list, table.remove(list, 1)) end

@@ -10,11 +10,11 @@ for _, id in ipairs(ids) do
   local key = T .. id
   local f = fields(key, 'status', 'type', 'ddl', 'worker', 'c', 'wait', 'hook')
   local status = f[1]
-  if status and f[3] and tonumber(f[3]) <= now and not TERMINAL[status] and status ~= 'PROCESSING' then
+  if status and numeric(f[3]) and tonumber(f[3]) <= now and not TERMINAL[status] and status ~= 'PROCESSING' then
     if status == 'QUEUED' then
       redis.call('HSET', key, 'tomb', '1', 'x', '1') -- its id stays in the list and is dropped when it is met
     elseif status == 'ASSIGNED' then
-      redis.call('LREM', P .. 'worker:' .. f[4] .. ':queue', 1, id)
+      redis.call('LREM', P .. 'worker:' .. (f[4] or '') .. ':queue', 1, id)
       wake()
     else
       redis.call('ZREM', KEYS[4], id)

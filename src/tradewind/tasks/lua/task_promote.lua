@@ -11,7 +11,7 @@ local moved = {}
 for _, id in ipairs(ids) do
   local f = fields(T .. id, 'status', 'pri', 'c')
   if f[1] == 'PENDING' or f[1] == 'RETRYING' then
-    table.insert(due[f[2]], id)
+    table.insert(due[priority_of(f[2])], id)
     moved[#moved + 1] = { id, f[3] }
   end
 end

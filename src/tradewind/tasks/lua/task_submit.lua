@@ -61,9 +61,9 @@ local function idle(kind)
   for _, w in ipairs(redis.call('SRANDMEMBER', P .. 'worker:type:' .. kind, 5)) do
     local lease = redis.call('ZSCORE', KEYS[4], w)
     if lease and tonumber(lease) > now then
-      local f = redis.call('HMGET', P .. 'worker:' .. w, 'capacity', 'status')
+      local f = fields(P .. 'worker:' .. w, 'capacity', 'status')
       local load = redis.call('LLEN', P .. 'worker:' .. w .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. w .. ':inflight')
-      if f[1] and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
+      if numeric(f[1]) and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
     end
   end
   return best

@@ -42,7 +42,7 @@ for i = #ids, 1, -1 do
   local id = ids[i]
   local key = T .. id
   local f = fields(key, 'status', 'type', 'x')
-  if f[1] == 'ASSIGNED' then -- and to us: an id leaves this queue whenever its task leaves that state
+  if f[1] == 'ASSIGNED' and f[2] then -- and to us: an id leaves this queue whenever its task leaves that state
     local more, kind = rare(id, f[3]), f[2]
     local lock = more.lock and P .. 'lock:task:' .. more.lock
     local stalls = tonumber(more.stalls or '0')
