@@ -25,12 +25,15 @@ from tradewind.flows.remote import RemoteNodes
 from tradewind.flows.scheduler import FlowScheduler
 from tradewind.flows.start_task import use_flows
 from tradewind.flows.store import FlowStore
+from tradewind.flows.sweep import FlowSweep
 from tradewind.flows.terminate_watch import TerminateWatch
 from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.nodes import http_request, python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
+from tradewind.points.sweep import PointSweep
 from tradewind.recovery.service import Recovery
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
+from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.settings import Settings
 from tradewind.signals.exchange import Exchange
 from tradewind.signals.memory import MemoryExchange
@@ -185,6 +188,8 @@ class Station:
         jobs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "flows": FlowScheduler(self.flow_store, term.id, term.epoch, news).run,
             "terminate flags": TerminateWatch(self.flow_store).run,
+            "flow sweep": lambda: sweep_for_ever([FlowSweep(self.flow_store)], "flows", SWEEP_S),
+            "point sweep": lambda: sweep_for_ever([PointSweep(self.points.plane)], "points", SWEEP_S),
         }
         if keeper is not None:
             jobs["broker"] = keeper.run

@@ -16,7 +16,7 @@ from tests import servers
 from tests.alarms.alarm_room import AlarmRoom, hot
 from tradewind.alarms.keeper import AlarmKeeper
 from tradewind.alarms.record import AlarmNotFound
-from tradewind.alarms.sweep import IndexSweep
+from tradewind.alarms.sweep import AlarmSweep
 from tradewind.clock import Clock
 from tradewind.errors import Unavailable
 from tradewind.history.status import Faults
@@ -195,8 +195,8 @@ async def test_harmed_indexes_are_repaired_and_sound_ones_left_alone(room: Alarm
     await room.store.resolve(raised[0].id, "li")
     await room.store.acknowledge(raised[0].id, "li")
     await room.store.shelve(raised[1].id, "li", duration_s=60)
-    sweep = IndexSweep(room.plane)
-    assert await sweep.run() == 0
+    sweep = AlarmSweep(room.plane)
+    assert await sweep.run() == []
     before, keys, redis = await room.picture(), room.keys, room.redis
     await redis.delete(keys.alarm_realtime(), keys.alarm_open(), keys.alarm_order("open"), keys.alarm_status("New"))
     await redis.delete(keys.alarm_timers(), keys.alarm_level("High"))
@@ -205,23 +205,24 @@ async def test_harmed_indexes_are_repaired_and_sound_ones_left_alone(room: Alarm
     await redis.hset(keys.alarm_bucket("2020010100"), "alarm_gone", "{}")
     await redis.hset(keys.alarm_open(), "x|y", "alarm_gone")
     await redis.zadd(keys.alarm_timers(), {"escalate:alarm_gone": 1})
-    assert await sweep.run() > 0
+    assert await sweep.run()
     assert await room.picture() == before
     await redis.delete(keys.alarm(raised[7].id))  # the record itself
     await sweep.run()
     assert raised[7].id not in await room.audit()
     assert (await room.store.raise_(hot("a:7"))).is_new
-    assert await sweep.run() == 0
+    assert await sweep.run() == []
 
 
 async def test_a_slot_that_was_given_anew_since_the_look_is_left_alone(room: AlarmRoom) -> None:
     """The look and the repair are two steps; between them an alarm ends and the next one begins."""
-    sweep = IndexSweep(room.plane)
+    sweep = AlarmSweep(room.plane)
     old = await room.store.raise_(hot("a:1"))
-    (seen,) = [entry async for entry in sweep._entries("alarm:open")]
+    seen = [entry async for entry in sweep._entries("alarm:open", "hash")]
+    assert len(seen) == 2  # the key itself, too
     await room.store.resolve(old.id, "li")
     new = await room.store.raise_(hot("a:1"))
-    assert await sweep._repair([seen], []) == 0
+    assert await sweep.decide("sweep", seen, []) == []
     assert await room.store.open_id("rule_1", "a:1") == new.id
     await room.audit()
 
@@ -230,11 +231,11 @@ async def test_of_two_that_are_open_for_the_same_the_one_without_a_slot_is_resol
     first = await room.store.raise_(hot("a:1"))
     await room.redis.delete(room.keys.alarm_open())
     second = await room.store.raise_(hot("a:1"))
-    assert await IndexSweep(room.plane).run() > 0
+    assert await AlarmSweep(room.plane).run()
     assert [(await room.store.get(each.id)).status for each in (first, second)] == ["Resolved", "New"]
     assert await room.store.open_id("rule_1", "a:1") == second.id
     await room.audit()
-    assert await IndexSweep(room.plane).run() == 0
+    assert await AlarmSweep(room.plane).run() == []
 
 
 @pytest.mark.parametrize("field", ["first_seen", "version", "category", "data", "level", "escalate_ms", "ended_ms"])
@@ -255,6 +256,6 @@ async def test_a_record_that_a_hand_has_spoilt_stops_neither_timers_nor_sweeper_
     with pytest.raises(AlarmNotFound):
         await room.store.acknowledge(spoilt.id, "li")
     assert (await room.store.raise_(hot("a:1"))).is_new
-    await IndexSweep(room.plane).run()
+    await AlarmSweep(room.plane).run()
     await room.redis.delete(room.keys.alarm(spoilt.id))
     assert len(await room.audit()) == 2

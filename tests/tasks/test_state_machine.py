@@ -67,7 +67,7 @@ MUTANTS: dict[str, tuple[int, str, str, str]] = {
     "cancel comes too late for assigned ones": (
         1,
         "task_cancel",
-        "redis.call('LREM', P .. 'worker:' .. f[3] .. ':queue', 1, id)",
+        "redis.call('LREM', P .. 'worker:' .. (f[3] or '') .. ':queue', 1, id)",
         "",
     ),
 }

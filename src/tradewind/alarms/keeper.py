@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 
 import msgspec
@@ -15,10 +14,11 @@ from tradewind.alarms.faults import FaultReader
 from tradewind.alarms.journal import AlarmJournal
 from tradewind.alarms.losses import JournalLosses
 from tradewind.alarms.recorder import AlarmRecorder
-from tradewind.alarms.sweep import IndexSweep
+from tradewind.alarms.sweep import AlarmSweep
 from tradewind.errors import Unavailable
 from tradewind.ids import short_random
 from tradewind.points.plane import PointPlane
+from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.redis.scripts import Arg, Scripts
 from tradewind.sql import Sql
 from tradewind.tasks.leader import Leadership
@@ -30,7 +30,6 @@ TICK_S, SHORTEST_TICK_S = 1.0, 0.02
 #: How often it is looked whether the journal has lost anything.
 LOSSES_S = 1.0
 FAULTS_WAIT_S = 1.0
-SWEEP_S = 3600.0
 TROUBLE_PAUSE_S = 1.0
 
 
@@ -51,7 +50,7 @@ class AlarmKeeper:
         self._recorder = AlarmRecorder(plane, AlarmJournal(sql))
         self._faults = FaultReader(plane)
         self._losses = JournalLosses(plane)
-        self._sweep = IndexSweep(plane)
+        self._sweep = AlarmSweep(plane)
         self._scripts = Scripts(plane.link, "tradewind.alarms", plane.all_settings.redis.max_retries)
         self._context = script_context(plane.keys, plane.all_settings)
         self._clock = ClockWatch(plane, self._scripts)
@@ -77,7 +76,9 @@ class AlarmKeeper:
             "timers": watch("timers", self._tick_for_ever()),
             "faults": watch("faults", self._read_faults()),
             "journal": watch("journal", self._recorder.run()),
-            "sweep": self._sweep_for_ever(),  # sleeps for an hour by itself
+            "sweep": sweep_for_ever(
+                [self._sweep], "alarms", SWEEP_S, mended=self._mended
+            ),  # sleeps for an hour by itself
         }
         tasks = [asyncio.create_task(job, name=f"alarms {name}") for name, job in jobs.items()]
         try:
@@ -124,12 +125,5 @@ class AlarmKeeper:
         finally:
             await client.aclose()
 
-    async def _sweep_for_ever(self) -> None:
-        while True:
-            began = time.monotonic()
-            with contextlib.suppress(Unavailable):
-                wrong = await self._sweep.run()
-                self.stats.repaired += wrong
-                if wrong:
-                    log.warning("indexes of alarms were repaired", entries=wrong)
-            await asyncio.sleep(max(1.0, SWEEP_S - (time.monotonic() - began)))
+    def _mended(self, entries: int) -> None:
+        self.stats.repaired += entries

@@ -1,4 +1,5 @@
-"""The checks of `tradewind doctor`. Each reads a little and decides: ok, warn or fail. They change nothing."""
+"""The checks of `tradewind doctor`. Each reads a little and decides: ok, warn or fail. They change nothing; with
+`--repair` the indexes are mended before."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import msgspec
 from tradewind.cli.check import Check, bounded, of_part
 from tradewind.cli.examine_flows import flows
 from tradewind.cli.examine_history import history
+from tradewind.cli.examine_indexes import definitions, indexes, key_types, repair
 from tradewind.cli.examine_plant import channels, feed, models
 from tradewind.cli.examine_rules import alarms, notifications, rules
 from tradewind.cli.times import span
@@ -22,6 +24,7 @@ from tradewind.points.values import whole
 from tradewind.recovery.watch import RESTORE, Loss
 from tradewind.redis.connection import Link, open_link, server_facts, translated
 from tradewind.redis.embedded import socket_of
+from tradewind.redis.index_sweep import IndexFault
 from tradewind.redis.keys import Keys
 from tradewind.redis.urls import target_of
 from tradewind.settings import Settings
@@ -52,8 +55,9 @@ Look = Callable[[Plane], Awaitable[list[Check]]]
 ENDED = frozenset({b"SUCCESS", b"FAILED", b"CANCELLED", b"TIMEOUT", b"DEAD"})
 
 
-async def examine(settings: Settings) -> list[Check]:
-    """All checks; those that could not be made are `unknown`. Raises Invalid for wrong settings."""
+async def examine(settings: Settings, repaired: list[IndexFault] | None = None) -> list[Check]:
+    """All checks; those that could not be made are `unknown`. `repaired`: mend the indexes first, and add to this list
+    what was changed. Raises Invalid for wrong settings."""
     own: tuple[Look, ...] = (
         _station,
         _release,
@@ -69,7 +73,8 @@ async def examine(settings: Settings) -> list[Check]:
         _outbox,
     )
     looks: tuple[Look, ...] = (
-        *own, flows, channels, feed, models, rules, alarms, notifications, history, _keys,
+        *own, flows, channels, feed, models, rules, alarms, notifications, history, indexes, definitions, key_types,
+        _keys,
     )  # fmt: skip
     sql = await _sql(settings)
     try:
@@ -80,6 +85,10 @@ async def examine(settings: Settings) -> list[Check]:
     try:
         plane = Plane(link, settings)
         checks = [Check("redis", "ok", f"reachable at {link}"), sql]
+        if repaired is not None:
+            changed, trouble = await repair(plane)
+            repaired += changed
+            checks += trouble
         for look in looks:
             try:
                 checks += await look(plane)

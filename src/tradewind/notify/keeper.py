@@ -16,7 +16,9 @@ from tradewind.notify.courier import Courier
 from tradewind.notify.desk import Deposed, Desk
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
+from tradewind.notify.sweep import NotifySweep
 from tradewind.notify.term import NotifyStats, Term
+from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.tasks.leader import Leadership
 
 log = structlog.get_logger(__name__)
@@ -38,9 +40,15 @@ class NotifyKeeper:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; deliveries under way are finished, then the lead is given up."""
         lead = Leadership(self.plane, self.id, self.plane.keys.notify_leader(), self.plane.keys.notify_epoch())
-        await lead.serve(
-            stop, lambda epoch: lead.progress.watch("deliver", self._term(lead, epoch, stop)), self._trouble
-        )
+        sweep = sweep_for_ever([NotifySweep(self.plane)], "notifications", SWEEP_S, leads=lambda: self.is_leading)
+        sweeping = asyncio.create_task(sweep, name="notify sweep")
+        try:
+            await lead.serve(
+                stop, lambda epoch: lead.progress.watch("deliver", self._term(lead, epoch, stop)), self._trouble
+            )
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
 
     def _trouble(self, error: Unavailable) -> None:
         log.warning("notifications_wait", keeper=self.id, error=error.message)

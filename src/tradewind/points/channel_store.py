@@ -51,7 +51,7 @@ def channel_document(channel: ChannelSpec) -> dict[str, Any]:
 
 def version_of(channel: ChannelSpec) -> str:
     """16 hexadecimal digits; the same for definitions that say the same."""
-    return _version(_encoder.encode(channel))
+    return definition_version(_encoder.encode(channel))
 
 
 class ChannelStore:
@@ -73,7 +73,7 @@ class ChannelStore:
             args: list[Arg] = [expected, short_random()]
             for channel in channels[start : start + BATCH]:
                 data = await offload(_encoder.encode, channel)
-                args += [channel.id, data, _version(data)]
+                args += [channel.id, data, definition_version(data)]
             ok, *rest = await self._scripts.run("channel_put", self._keys, args)
             if not ok:
                 raise _conflict(channels[0].id, rest[0].decode())
@@ -182,7 +182,8 @@ class ChannelStore:
             await asyncio.sleep(every_s)
 
 
-def _version(data: bytes) -> str:
+def definition_version(data: bytes) -> str:
+    """Of a definition as it is stored."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 

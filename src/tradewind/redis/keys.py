@@ -588,6 +588,10 @@ class Keys:
         """string; the tiny write by which health finds out whether the server takes any. 60 s. StationHealth."""
         return f"{self.p}station:probe"
 
+    def aside(self, name: str) -> str:
+        """any type; what stood at `name` where an index of another type should be. 7 days. index_aside."""
+        return f"{self.p}aside:{name}"
+
     def station_id(self) -> str:
         """string; id of the station that this Redis belongs to, which SQL knows too: a Redis without it has lost its data. No TTL. StationWatch."""
         return f"{self.p}station:id"

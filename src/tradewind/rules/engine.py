@@ -22,6 +22,7 @@ from tradewind.ids import short_random
 from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.rules.beginnings import read_beginnings
 from tradewind.rules.chains import Chains
 from tradewind.rules.effects import effects_of, read_note
@@ -35,6 +36,7 @@ from tradewind.rules.snapshot import channels_seen, read_rule_samples
 from tradewind.rules.spec import AlarmOpen
 from tradewind.rules.stats import RuleStats
 from tradewind.rules.store import RuleStore
+from tradewind.rules.sweep import RuleSweep
 
 log = structlog.get_logger(__name__)
 #: The name of the feed's consumer.
@@ -94,6 +96,9 @@ class RuleEngine:
         """Until `stop` is set; gives the lead up then."""
         lead = RuleLead(self.plane, self.id)
         lead.start()
+        sweeps = [RuleSweep(self.plane.link, self.plane.keys, self.plane.all_settings)]
+        sweep = sweep_for_ever(sweeps, "rules", SWEEP_S, leads=lambda: bool(lead.epoch))
+        sweeping = asyncio.create_task(sweep, name="rule sweep")
         try:
             while not stop.is_set():
                 epoch = lead.epoch
@@ -110,6 +115,8 @@ class RuleEngine:
                         await asyncio.wait_for(stop.wait(), TROUBLE_PAUSE_S)
         finally:
             self.is_leading = False
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
             await lead.stop()
 
     async def _term(self, lead: RuleLead, epoch: int, stop: asyncio.Event) -> None:

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from tradewind.errors import TradewindError, Unavailable, error_text
 from tradewind.ids import short_random
+from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.tasks.archive import Archiver
 from tradewind.tasks.http_worker import HttpDispatch, Wording
 from tradewind.tasks.leader import Leadership, either
@@ -22,12 +23,12 @@ from tradewind.tasks.leader_store import Deposed, LeaderStore
 from tradewind.tasks.periodic import Periodic
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.store import TaskStore
+from tradewind.tasks.sweep import TaskSweep
 
 log = structlog.get_logger(__name__)
 #: Longest wait for news; a delayed task or a rate limit shortens it.
 IDLE_S = 5.0
 TICK_S = 1.0
-SWEEP_S = 3600.0
 
 
 #: What another room does in the leader: given the term, it returns its jobs by name.
@@ -72,6 +73,7 @@ class Scheduler:
             ("assign", lambda: self._assign(store)),
             ("tick", lambda: self._tick(store)),
             ("sweep", lambda: self._sweep(store)),
+            ("index sweep", lambda: sweep_for_ever([TaskSweep(self.plane)], "tasks", SWEEP_S)),
             ("periodic", Periodic(self.plane, self.store).run),
             ("http workers", HttpDispatch(self.plane, self._wordings).run),
         ]
@@ -130,8 +132,8 @@ async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], le
     """Run a job for as long as we lead; trouble with a server is logged and tried again."""
     while True:
         try:
-            # The sweep sleeps for an hour by itself.
-            await (lead.progress.watch(name, job()) if name != "sweep" else job())
+            # Sweeps sleep for an hour by themselves.
+            await (lead.progress.watch(name, job()) if not name.endswith("sweep") else job())
         except Deposed:
             lead.step_down(epoch)
             return
