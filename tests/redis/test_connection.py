@@ -179,9 +179,9 @@ async def test_a_reader_that_a_fail_over_unblocks_is_told_that_the_server_is_in_
 
 async def test_the_fault_of_a_command_is_not_translated(opened: Open, redis_7: Server, key_prefix: str) -> None:
     link = await opened(redis_7.url)
-    await link.client.set(key_prefix, 1)
-    with pytest.raises(ResponseError, match="WRONGTYPE"), translated(link):
-        await link.client.lpush(key_prefix, 1)
+    await link.client.set(key_prefix, "a")
+    with pytest.raises(ResponseError, match="not an integer"), translated(link):
+        await link.client.incr(key_prefix)
 
 
 async def test_facts_tell_server_and_version(opened: Open, redis_7: Server, valkey: Server) -> None:
