@@ -8,7 +8,7 @@ from tradewind.tasks.progress import Report
 
 #: What does not happen while nobody has a role.
 CONSEQUENCES = {
-    "scheduler": "tasks wait, no cycle starts, commands do not expire, nothing is archived",
+    "scheduler": "tasks wait, no cycle starts, commands expire only where a comsrv runs, nothing is archived",
     "worker": "tasks and nodes of flows wait",
     "comsrv": "devices are not polled and commands wait",
     "modsrv": "outputs of models stand still",

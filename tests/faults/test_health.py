@@ -182,7 +182,10 @@ async def test_a_role_that_is_missing_is_told_with_what_it_means_and_how_to_star
         found = await part(station, role)
         assert found["status"] == "down" and found["hint"] == f"start one: `tradewind up` or `tradewind run {role}`"
         assert ": " in found["detail"] and len(found["detail"].split(": ", 1)[1]) > 20
-    for role, means in (("scheduler", "commands do not expire"), ("worker", "tasks and nodes of flows wait")):
+    for role, means in (
+        ("scheduler", "commands expire only where a comsrv runs"),
+        ("worker", "tasks and nodes of flows wait"),
+    ):
         found = await part(station, role)
         assert found["status"] == "down" and means in found["detail"] and f"tradewind run {role}" in found["hint"]
 
