@@ -6,9 +6,11 @@ Imported by worker processes as a top-level module (their PYTHONPATH names this 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import signal
 import sys
+import threading
 import time
 
 import tradewind
@@ -65,6 +67,10 @@ async def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 @tradewind.task
 async def overreach(how: str) -> str:
     """Does to the loop that it shares what it should not."""
@@ -95,6 +101,29 @@ async def overreach(how: str) -> str:
     elif how == "exit in a forgotten job":
         asyncio.create_task(_exit())  # noqa: RUF006 — forgotten on purpose
         await asyncio.sleep(0.1)
+    elif how == "exit in a callback":
+        loop.call_soon(sys.exit, 3)
+        loop.call_later(0.05, sys.exit, 3)
+        loop.create_task(asyncio.sleep(0)).add_done_callback(lambda _: sys.exit(3))
+        loop.call_soon(_raise, KeyboardInterrupt())
+        contextvars.Context().run(loop.call_soon, sys.exit, 3)
+        await asyncio.sleep(0.2)
+    elif how == "exit in a reader":
+        reads, writes = os.pipe()
+        loop.add_reader(reads, sys.exit, 3)
+        os.write(writes, b"x")
+        await asyncio.sleep(0.1)
+        loop.remove_reader(reads)
+    elif how == "stop from a thread":
+        threading.Thread(target=loop.call_soon_threadsafe, args=[loop.stop]).start()
+        contextvars.Context().run(loop.stop)
+        await asyncio.sleep(0.1)
+    elif how == "signals":
+        loop.add_signal_handler(signal.SIGTERM, _note, "caught")
+        loop.remove_signal_handler(signal.SIGTERM)
+    elif how == "fork":
+        if os.fork() == 0:
+            return "of the copy"
     elif how == "time out":
         async with asyncio.timeout(0.05):
             await asyncio.sleep(30)
@@ -111,6 +140,8 @@ def thread_overreach(how: str) -> str:
             loop.call_soon_threadsafe(job.cancel)
     elif how == "stop":
         loop.call_soon_threadsafe(loop.stop)
+    elif how == "fork" and os.fork() == 0:
+        return "of the copy"
     elif how == "stdout":
         sys.stdout.close()
         sys.stderr.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from tests import servers
@@ -21,10 +23,25 @@ ON_THE_LOOP = {
     "factory": ("SUCCESS", ""),
     "exit in a job": ("SUCCESS", ""),
     "exit in a forgotten job": ("SUCCESS", ""),
+    "exit in a callback": ("SUCCESS", ""),
+    "exit in a reader": ("SUCCESS", ""),
+    "stop from a thread": ("SUCCESS", ""),
+    "signals": ("SUCCESS", ""),
+    "fork": ("SUCCESS", ""),
     "time out": ("FAILED", "TimeoutError"),
     "stdout": ("SUCCESS", ""),
 }
-IN_A_THREAD = ("cancel all", "stop", "stdout")
+IN_A_THREAD = ("cancel all", "stop", "fork", "stdout")
+
+
+def _copies(pid: int) -> list[int]:
+    """Live copies of a process that it has forked."""
+    own, found = psutil.Process(pid), []
+    for child in own.children():
+        with contextlib.suppress(psutil.ZombieProcess, psutil.NoSuchProcess):
+            if child.cmdline() == own.cmdline():
+                found.append(child.pid)
+    return found
 
 
 async def test_a_task_that_overreaches_ends_alone(make_site: Callable[..., Site]) -> None:
@@ -49,6 +66,8 @@ async def test_a_task_that_overreaches_ends_alone(make_site: Callable[..., Site]
             await there.wait_ended(len(beside) + len(own) + len(threads) + len(cpu) + 20, 60)
             assert {task.status for task in await there.read(later)} == {Status.SUCCESS}
         assert station.exit_code is None
+        assert _copies(station.pid) == [], "what it forked has ended"
+        assert "exit_in_callback" in station.output
         assert "task_overreached" in station.output, "its log goes on after stderr was closed"
         assert all(len(begun) == 1 for begun in by_id(site.ledger(), "begin").values()), "each ran once"
         station.terminate()

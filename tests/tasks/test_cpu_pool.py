@@ -31,12 +31,15 @@ ROOT = Path(__file__).resolve().parents[2]
 class Pool:
     def __init__(self, processes: int = 1) -> None:
         self.executor = CpuExecutor(["tests.tasks.worker_tasks"], processes)
+        self.token = 1
+        self.reports: list[bytes] = []
 
     def taken(self, kind: str, *args: Any) -> Taken:
-        return Taken("t1", kind, 1, "1", 60_000, msgspec.json.encode({"args": args}), "", 0)
+        return Taken("t1", kind, 1, str(self.token), 60_000, msgspec.json.encode({"args": args}), "", 0)
 
     async def run(self, kind: str, *args: Any) -> Any:
-        state = Running("t1", kind, 1, "1", lambda *_: None)
+        self.token += 1
+        state = Running("t1", kind, 1, str(self.token), lambda _, data: self.reports.append(data))
         request = Request(args=list(args))
         return msgspec.json.decode(await self.executor.run(self.taken(kind, *args), request, state))
 
@@ -206,3 +209,31 @@ async def test_cpu_tasks_of_a_worker(
             await slow.result(20)
         assert caught.value.status is Status.TIMEOUT
         assert (await (await shop.client.submit("wt_crunch", 3)).result(20))["sum"] == 5
+
+
+@pytest.mark.parametrize("how", ["returns", "raises"])
+async def test_a_copy_of_the_child_answers_nothing(pool: Pool, how: str) -> None:
+    """`os.fork` in a function: the copy comes back from it, too, and would answer in place of the next call."""
+    for n in range(1, 4):
+        assert await pool.run("wt_cpu_fork", how) == "of the child"
+        assert (await pool.run("wt_crunch", n))["sum"] == [0, 1, 5][n - 1]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [b"\xff\xff\xff\xff", b"\0\0\0\2{}", b'\0\0\0\x1f{"token":"0","result":"forged"}   ', b"\0\0\0\3abc"],
+    ids=["length", "empty", "token", "no JSON"],
+)
+async def test_what_a_function_writes_to_the_pipe_is_no_answer(pool: Pool, forged: bytes) -> None:
+    async with asyncio.timeout(20):
+        with pytest.raises(ProcessFailed):
+            await pool.run("wt_cpu_forge", forged.decode("latin-1"))
+        assert (await pool.run("wt_crunch", 3))["sum"] == 5
+
+
+async def test_progress_of_a_thread_that_was_left_behind_is_not_that_of_the_next(pool: Pool) -> None:
+    assert await pool.run("wt_cpu_leave_thread") == "left"
+    pool.reports.clear()
+    for n in range(1, 20):
+        await pool.run("wt_crunch", n)
+    assert pool.reports == []

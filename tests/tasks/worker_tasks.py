@@ -6,6 +6,7 @@ Functions that run in the test process tell what they do in `notes` under a key 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -229,6 +230,40 @@ def wt_cpu_hold(path: str) -> None:
 @task(cpu=True)
 def wt_cpu_exit(code: int) -> None:
     os._exit(code)
+
+
+@task(cpu=True)
+def wt_cpu_fork(how: str) -> str:
+    """Goes on twice."""
+    if os.fork() == 0:
+        if how == "raises":
+            raise ValueError("in the copy")
+        return "of the copy"
+    os.wait()
+    return "of the child"
+
+
+@task(cpu=True)
+def wt_cpu_forge(data: str) -> str:
+    """Writes to every pipe of its process."""
+    for number in range(3, 20):
+        with contextlib.suppress(OSError):
+            os.write(number, data.encode("latin-1"))
+    return "said"
+
+
+@task(cpu=True)
+def wt_cpu_leave_thread() -> str:
+    """Reports its progress when it has ended long ago."""
+    state = current()
+
+    def report() -> None:
+        for _ in range(200):
+            state.progress("of the one before")
+            time.sleep(0.005)
+
+    threading.Thread(target=report, daemon=True).start()
+    return "left"
 
 
 @task(cpu=True)

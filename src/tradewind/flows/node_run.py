@@ -24,6 +24,7 @@ from tradewind.flows.node_plan import InputPlan, NodePlan
 from tradewind.flows.node_reading import Clock, by_handle, read_config, read_extra, read_input
 from tradewind.signals.signal import Signal
 from tradewind.tasks.client import blocking_in_use
+from tradewind.tasks.one_process import one_process
 
 _EMPTY: dict[str, Any] = {}
 
@@ -166,10 +167,11 @@ async def _in_thread(node: Node, plan: NodePlan, arguments: list[Any], pool: Exe
 def _work(node: Node, plan: NodePlan, arguments: list[Any]) -> tuple[Any, BaseException | None]:
     """What it returned, or what it raised: a future cannot carry StopIteration and GeneratorExit."""
     try:
-        if plan.has_hooks and not plan.has_async_hooks:
-            for call in _updates(node, plan):
-                call()
-        return node.execute() if plan.call_function is None else plan.call_function(node, arguments), None
+        with one_process():
+            if plan.has_hooks and not plan.has_async_hooks:
+                for call in _updates(node, plan):
+                    call()
+            return node.execute() if plan.call_function is None else plan.call_function(node, arguments), None
     except BaseException as error:  # noqa: BLE001 — the fence around user code; raised again where it is awaited
         return None, error
 

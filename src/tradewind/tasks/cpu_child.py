@@ -33,8 +33,9 @@ class Call(msgspec.Struct):
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
-    """How the call ended; or, while it runs, how far it is."""
+    """How the call with that token ended; or, while it runs, how far it is."""
 
+    token: str
     progress: msgspec.Raw = msgspec.Raw(b"")
     result: msgspec.Raw = msgspec.Raw(b"null")
     raised: Raised | None = None
@@ -48,9 +49,12 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> None:
         answers.write(_LENGTH.pack(len(data)) + data)
         answers.flush()
 
+    def report(state: Running, value: bytes) -> None:
+        send(Answer(state.token, msgspec.Raw(value)))
+
     while header := calls.read(_LENGTH.size):
         told = decode(calls.read(_LENGTH.unpack(header)[0]))
-        state = Running(told.id, told.type, told.attempt, told.token, lambda _, value: send(Answer(msgspec.Raw(value))))
+        state = Running(told.id, told.type, told.attempt, told.token, report)
         send(run(told, state))
 
 
@@ -62,9 +66,11 @@ def run(told: Call, state: Running) -> Answer:
             raise BadArguments(f"the child process has no function for the type {told.type!r}")
         args, kwargs = converted(function, told.request)
     except Exception as error:  # noqa: BLE001 — the fence around user code: its types convert the arguments
-        return Answer(raised=raised_by(error))
+        return Answer(told.token, raised=raised_by(error))
     said = call(function.function, args, kwargs)
-    return Answer(raised=said) if isinstance(said, Raised) else Answer(result=msgspec.Raw(said))
+    if isinstance(said, Raised):
+        return Answer(told.token, raised=said)
+    return Answer(told.token, result=msgspec.Raw(said))
 
 
 def main() -> None:

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 import msgspec
 
 from tradewind.tasks.cpu_child import Answer, Call
-from tradewind.tasks.executor import UserCodeFailed
+from tradewind.tasks.executor import MAX_RESULT_BYTES, UserCodeFailed
 from tradewind.tasks.record import Request
 from tradewind.tasks.running import Running
 from tradewind.tasks.worker_store import Taken
 
 _LENGTH = struct.Struct(">I")
+#: A result with its frame, or an error with its traceback.
+MAX_ANSWER_BYTES = MAX_RESULT_BYTES + 100_000
 _decode = msgspec.json.Decoder(Answer).decode
 
 
@@ -74,10 +76,18 @@ class CpuExecutor:
             await child.stdin.drain()
             while True:
                 length = _LENGTH.unpack(await child.stdout.readexactly(_LENGTH.size))[0]
+                if length > MAX_ANSWER_BYTES:
+                    raise ProcessFailed("its code wrote to the pipe of its process")
                 answer = _decode(await child.stdout.readexactly(length))
-                if not bytes(answer.progress):
+                if bytes(answer.progress):
+                    if answer.token == call.token:  # else of a thread that the call before has left
+                        state.pass_on(bytes(answer.progress))
+                elif answer.token == call.token:
                     return answer
-                state.pass_on(bytes(answer.progress))
+                else:
+                    raise ProcessFailed("its process answered for another task")
+        except msgspec.MsgspecError as error:
+            raise ProcessFailed("its code wrote to the pipe of its process") from error
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             code = await child.wait()
             raise ProcessFailed(f"its process ended with code {code} before it answered") from error

@@ -19,6 +19,7 @@ from tradewind import codec
 from tradewind.tasks import running
 from tradewind.tasks.client import blocking_in_use
 from tradewind.tasks.function import Registry, TaskFunction
+from tradewind.tasks.one_process import one_process
 from tradewind.tasks.record import Failure, Request, Status, decode_request
 from tradewind.tasks.retry import after_failure, backoff_ms
 from tradewind.tasks.running import Abort, Retry, Running, checked_json
@@ -108,7 +109,9 @@ class RoutedExecutor:
 def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> bytes | Raised:
     """Call a plain function; its encoded result, or what it raised. Raises nothing: a future could not carry it all."""
     try:
-        return encoded(function(*args, **kwargs))
+        with one_process():
+            result = function(*args, **kwargs)
+        return encoded(result)
     except BaseException as error:  # noqa: BLE001 — the fence around user code; the attempt tells it
         return raised_by(error)
 
@@ -174,7 +177,8 @@ async def attempt(executor: Executor, taken: Taken, state: Running) -> Ending:
     except (msgspec.MsgspecError, RecursionError) as error:
         return ended(taken, Status.FAILED, Failure("BadRequest", f"its request cannot be read: {error}"))
     try:
-        result = await executor.run(taken, request, state)
+        with one_process():
+            result = await executor.run(taken, request, state)
         return Ending(taken.id, taken.token, taken.type, _SUCCESS, taken.request, b'{"result":' + result + b"}")
     except asyncio.CancelledError:
         if state.stopped is Status.TIMEOUT:

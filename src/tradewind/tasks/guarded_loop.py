@@ -16,9 +16,10 @@ import structlog
 import uvloop
 
 from tradewind.tasks.running import Running, entered
-from tradewind.tasks.user_error import class_name, text_of
+from tradewind.tasks.user_error import class_name, text_of, traceback_of
 
 log = structlog.get_logger(__name__)
+EXITS_TOLD_S = 1.0
 
 
 class ExitInJob(Exception):
@@ -62,13 +63,60 @@ async def _fenced(coro: Coroutine[Any, Any, Any]) -> Any:
 
 
 class GuardedLoop(uvloop.Loop):
-    """Refuses to be stopped, closed or rebuilt by user code."""
+    """Refuses to be stopped, closed or rebuilt by user code, its callbacks and the threads that it has started."""
+
+    #: What the station is: only its end stops the loop.
+    _whole: asyncio.Future[Any] | None = None
+    _exits = 0
+    _told_s = -EXITS_TOLD_S
+
+    def run_until_complete(self, future: Any) -> Any:
+        self._whole = asyncio.ensure_future(future, loop=self)
+        try:
+            return super().run_until_complete(self._whole)
+        finally:
+            self._whole = None
+
+    def run_forever(self) -> None:
+        """An exit that a callback raises (`loop.call_soon(sys.exit)`) ends that callback. The station itself leaves by
+        its end; signals have handlers."""
+        while True:
+            try:
+                return super().run_forever()
+            except (KeyboardInterrupt, SystemExit) as error:
+                if self._whole is None or self._whole.done():
+                    raise
+                self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        """At most once a second: a callback of `add_reader` comes again at once."""
+        self._exits += 1
+        if self.time() - self._told_s >= EXITS_TOLD_S:
+            said = f"{class_name(type(error))}: {text_of(error)}"
+            log.warning("exit_in_callback", error=said, count=self._exits, traceback=traceback_of(error))
+            self._told_s, self._exits = self.time(), 0
 
     def stop(self) -> None:
-        self._unless_user_code("stop the loop", super().stop)
+        if self._whole is None or self._whole.done():
+            super().stop()
+        elif (caller := entered()) is not None:
+            _refuse(caller, "stop the loop")
+        else:  # a thread that user code has started, or a context of its own
+            log.warning("task_overreached", task="", type="", tried="stop the loop")
 
     def close(self) -> None:
         self._unless_user_code("close the loop", super().close)
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        self._unless_user_code(
+            "handle a signal", lambda: super(GuardedLoop, self).add_signal_handler(sig, callback, *args)
+        )
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        if (caller := entered()) is not None:
+            _refuse(caller, "handle a signal")
+            return False
+        return super().remove_signal_handler(sig)
 
     def set_task_factory(self, factory: Any) -> None:
         self._unless_user_code("change the loop", lambda: super(GuardedLoop, self).set_task_factory(factory))
