@@ -1,20 +1,25 @@
-"""Structured logs: one line per fact, readable on a terminal, JSON elsewhere. Secrets are never fields."""
+"""Structured logs: one line per fact, readable on a terminal, JSON elsewhere. Secrets are masked."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from typing import TextIO
+from typing import Any, TextIO
 
 import structlog
 
+from tradewind.masking import masked_fields
 from tradewind.settings import LogSettings
 
 
 class _Handler(logging.StreamHandler[TextIO]):
     def handleError(self, record: logging.LogRecord) -> None:
         """Never raise: whoever logs has better things to do than to fail with its log."""
+
+
+def _without_secrets(_logger: Any, _method: str, fields: structlog.types.EventDict) -> structlog.types.EventDict:
+    return masked_fields(fields)
 
 
 def _own_stream() -> TextIO:
@@ -53,6 +58,7 @@ def configure_logging(settings: LogSettings) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
+                _without_secrets,
                 renderer,
             ],
         )

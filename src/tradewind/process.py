@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import logging
 import os
 import signal
@@ -12,10 +13,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 
 import structlog
 
 from tradewind.collector import tune
+from tradewind.documents import open_file, short_name
 from tradewind.errors import Invalid, TradewindError, Unavailable
 from tradewind.logs import configure_logging
 from tradewind.settings import Settings
@@ -24,6 +27,8 @@ from tradewind.tasks.executor import THREAD_NAME
 from tradewind.tasks.guarded_loop import new_event_loop
 from tradewind.watchdog import Watchdog
 
+#: Of a module that --import names.
+MAX_SOURCE_BYTES = 16_000_000
 log = structlog.get_logger(__name__)
 
 
@@ -104,28 +109,38 @@ def import_modules(names: Sequence[str]) -> None:
         sys.path.insert(0, folder)
     for name in names:
         try:
+            if name not in sys.modules:
+                _must_be_short(importlib.util.find_spec(name))
             importlib.import_module(name)
         except TradewindError:
             raise
         except ModuleNotFoundError as error:
             if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-                message = f"there is no module {name!r} (looked in {folder} and the installed packages)"
+                message = f"there is no module {short_name(name)!r} (looked in {folder} and the installed packages)"
                 hint = "start in the folder that holds it, or correct --import"
                 raise Invalid(message, code="no_module", hint=hint) from None
             raise _broken_module(name, error) from error
-        except Exception as error:  # user code may raise anything while it is imported
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # user code may raise anything while it is imported, SystemExit too
             raise _broken_module(name, error) from error
 
 
-def _broken_module(name: str, error: Exception) -> Invalid:
+def _must_be_short(spec: ModuleSpec | None) -> None:
+    """Raises Invalid for a source file that nobody wrote: Python would read all of it."""
+    if spec is not None and spec.has_location and spec.origin and spec.origin.endswith(".py"):
+        open_file(spec.origin, max_bytes=MAX_SOURCE_BYTES).close()
+
+
+def _broken_module(name: str, error: BaseException) -> Invalid:
     frames = traceback.extract_tb(error.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else name
     if isinstance(error, SyntaxError):
         place = f"{error.filename}:{error.lineno}"
     broken = Invalid(
-        f"module {name!r} cannot be imported: {type(error).__name__}: {error}",
+        f"module {short_name(name)!r} cannot be imported: {type(error).__name__}: {short_name(str(error))}",
         code="bad_module",
-        hint=f"`python -c 'import {name}'` shows the whole traceback",
+        hint=f"`python -c 'import {short_name(name)}'` shows the whole traceback",
     )
     broken.add_note(place)
     return broken

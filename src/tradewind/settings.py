@@ -24,13 +24,15 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
+from tradewind.documents import read_document, short_name
 from tradewind.errors import Invalid, Problem
+from tradewind.masking import masked, masked_place
 from tradewind.problems import closest
 
 DEFAULT_FILE = Path("tradewind.toml")
-_PASSWORD_IN_URL = re.compile(r"(?P<head>[a-z0-9+]+://[^/?#]*?):(?P<password>[^/?#]*)@", re.IGNORECASE)
+MAX_FILE_BYTES = 1_000_000
 # Kubernetes puts TRADEWIND_API_PORT=tcp://10.0.0.1:8400 and the like into every pod beside a service of that name.
 _INJECTED = re.compile(r"_service_(host|port\w*)$|_port_\d+_(tcp|udp)\w*$")
 
@@ -57,6 +59,12 @@ def _check_names(names: list[str]) -> list[str]:
         if not _HOST_NAME.fullmatch(name):
             raise ValueError(f"{name[:80]!r} is no name of a host: write it without scheme, port and wildcard")
     return [name.lower() for name in names]
+
+
+def _check_path(path: Path) -> Path:
+    if "\0" in str(path):
+        raise ValueError("no path has a NUL in it")
+    return path
 
 
 #: Hosts, addresses and networks (`10.0.0.0/8`) that a guard lets through.
@@ -319,7 +327,7 @@ class Settings(BaseSettings):
         enable_decoding=False,
     )
 
-    data_dir: Path = Path("tradewind-data")
+    data_dir: Annotated[Path, AfterValidator(_check_path)] = Path("tradewind-data")
     # Braces would change the hash slot of every key.
     key_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{0,64}$")] = ""
     imports: Words = []
@@ -348,8 +356,10 @@ class Settings(BaseSettings):
         return (sources["init_settings"],)
 
     def public(self) -> dict[str, Any]:
-        """All settings as plain JSON data, with passwords masked: what `config show` prints."""
-        shown: dict[str, Any] = _mask(self.model_dump(mode="json"))
+        """All settings as plain JSON data, with secrets masked: what `config show` prints."""
+        shown: dict[str, Any] = masked(self.model_dump(mode="json"))
+        for group in (shown["redis"]["sentinel"], shown["redis"]["cluster"]):
+            group["nodes"] = [masked_place(node) for node in group["nodes"]]
         return shown
 
 
@@ -362,7 +372,7 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None 
     named = file or os.environ.get("TRADEWIND_CONFIG")
     merged: dict[str, Any] = {}
     if named or DEFAULT_FILE.exists():
-        _merge(merged, _read_file(Path(named or DEFAULT_FILE)))
+        _merge(merged, read_settings_file(Path(named or DEFAULT_FILE)))
     _merge(merged, _read_env())
     for key, value in (overrides or {}).items():
         *groups, name = key.split(".")
@@ -379,18 +389,19 @@ def load_settings(file: Path | None = None, overrides: Mapping[str, Any] | None 
         raise Invalid(f"the settings are wrong: {listed}", code="bad_settings", hint=hint, problems=problems) from None
 
 
-def mask_url(url: str) -> str:
-    """The URL with `***` for its password."""
-    return _PASSWORD_IN_URL.sub(r"\g<head>:***@", url)
-
-
-def _read_file(path: Path) -> dict[str, Any]:
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """Raises Invalid."""
+    shown = short_name(path)
     try:
-        if not path.is_file():
-            raise Invalid(f"no settings file at {path}", code="no_settings_file", hint="name an existing TOML file")
-        return TomlConfigSettingsSource(Settings, path)()
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        message, problem = f"cannot read the settings file {path}: {error}", Problem("bad_toml", str(path), str(error))
+        return tomllib.loads(read_document(path, max_bytes=MAX_FILE_BYTES).decode("utf-8-sig"))
+    except Invalid as error:
+        code = "no_settings_file" if error.code in ("no_file", "not_a_file") else error.code
+        hint = "name an existing TOML file" if code == "no_settings_file" else error.hint
+        message = error.message.replace("cannot read", "cannot read the settings file", 1)
+        raise Invalid(message, code=code, hint=hint, problems=error.problems) from error
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, a number of thousands of digits
+        reason = str(error)[:300]
+        message, problem = f"cannot read the settings file {shown}: {reason}", Problem("bad_toml", shown, reason)
         raise Invalid(message, code="bad_toml", hint="correct the file", problems=[problem]) from error
 
 
@@ -430,13 +441,3 @@ def setting_names(model: type[BaseModel] = Settings, head: str = "") -> list[str
         else:
             names.append(head + name)
     return names
-
-
-def _mask(value: Any, name: str = "") -> Any:
-    if isinstance(value, dict):
-        return {key: _mask(item, key) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_mask(item) for item in value]
-    if isinstance(value, str) and value:
-        return "***" if name == "password" else mask_url(value)
-    return value

@@ -152,7 +152,7 @@ def test_an_empty_table_is_an_error(tmp_path: Path, text: str) -> None:
 def test_a_missing_table_is_a_problem_not_a_crash(tmp_path: Path) -> None:
     findings = Findings()
     assert read_table(tmp_path / "no.csv", "no.csv", POINT_COLUMNS, findings).rows == {}
-    assert [problem.code for problem in findings.problems] == ["unreadable"]
+    assert [problem.code for problem in findings.problems] == ["no_file"]
 
 
 def test_both_generations_of_modbus_mappings(tmp_path: Path) -> None:

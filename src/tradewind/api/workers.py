@@ -14,6 +14,7 @@ from tradewind.api.routing import Endpoint, Parameter, json_response
 from tradewind.clock import now_ms
 from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.ids import is_id, short_random
+from tradewind.masking import masked_url
 from tradewind.tasks.control import TaskControl, Worker
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.worker_store import WorkerStore
@@ -34,7 +35,7 @@ def worker_view(worker: Worker) -> dict[str, Any]:
         "running": worker.running,
         "types": worker.types,
         "labels": worker.labels,
-        "address": worker.address or None,
+        "address": masked_url(worker.address) or None,
         "last_heartbeat": worker.last_heartbeat or None,
         "started_at": worker.started_at,
     }
@@ -57,7 +58,7 @@ class WorkerRoutes:
         for other in await self._control.workers():
             if other.id == worker_id and other.address != address:
                 raise Conflict(
-                    f"worker {worker_id!r} is alive at {other.address or 'another process'}",
+                    f"worker {worker_id!r} is alive at {masked_url(other.address) or 'another process'}",
                     code="worker_id_taken",
                     hint="choose another id, or wait until its record expires",
                 )

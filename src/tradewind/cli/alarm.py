@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,8 @@ from tradewind.cli.command import user
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import segment
 from tradewind.cli.output import cell, exit_code, plain, write_json
-from tradewind.errors import Conflict, Invalid, NotFound, TradewindError, Unavailable
+from tradewind.documents import write_file
+from tradewind.errors import Conflict, Invalid, NotFound, TradewindError
 
 app = Group("Alarms: what is wrong, and who sees to it.")
 PAGE = 1000
@@ -189,13 +191,15 @@ def export(
         for piece in text:
             sys.stdout.write(piece)
         return
-    try:
-        with open(output, "w", encoding="utf-8", newline="") as file:
-            size = sum(file.write(piece) for piece in text)
-    except OSError as error:
-        raise Unavailable(
-            f"cannot write {output}: {error.strerror}", code="no_file", hint="name a file that you may write"
-        ) from error
+    size = 0
+
+    def encoded() -> Iterator[bytes]:
+        nonlocal size
+        for piece in text:
+            size += len(piece)
+            yield piece.encode()
+
+    write_file(output, encoded())
     cli.out.show({"file": output, "characters": size}, lambda: f"wrote {plain(output)}")
 
 

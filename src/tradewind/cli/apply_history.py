@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.documents import STDIN, existing, read_document
 from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ def read_wanted_history(folder: Path) -> tuple[dict[str, Any], list[Problem]]:
     """The policy as a station would show it, by its one name; empty when the folder has none. All that is wrong."""
     found: dict[str, Any] = {}
     problems: list[Problem] = []
-    for name in (name for name in FILES if (folder / name).is_file()):
+    for file in existing(folder, FILES):
+        name = file.name
         if found or problems:
             problems.append(Problem("duplicate_id", name, "one file says what is recorded: remove the others"))
             continue
         try:
-            found[POLICY] = _policy_of((folder / name).read_bytes(), name)
+            found[POLICY] = _policy_of(read_document(file, shown=name), name)
         except Invalid as error:
             problems += error.problems
     return found, problems
@@ -34,13 +36,7 @@ def read_wanted_history(folder: Path) -> tuple[dict[str, Any], list[Problem]]:
 
 def read_policy_file(name: str) -> dict[str, Any]:
     """Of a file, or of stdin (`-`). Raises Invalid with the lines of all that is wrong."""
-    import sys
-
-    try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
-    return _policy_of(data, "stdin" if name == "-" else name)
+    return _policy_of(read_document(name), "stdin" if name == STDIN else name)
 
 
 def present_history(station: Http, wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tradewind.cli.apply_rules import (
 )
 from tradewind.cli.flow_file import FlowFile, read_file
 from tradewind.cli.http import Http, segment
+from tradewind.documents import list_folder
 from tradewind.errors import Invalid, Problem
 from tradewind.points.difference import Difference, diff
 
@@ -76,7 +77,7 @@ def read_wanted(folder: Path) -> Wanted:
     from tradewind.points.channel_store import channel_document
     from tradewind.points.driver_registry import DriverRegistry
 
-    if not folder.is_dir():
+    if not list_folder(folder) and not folder.is_dir():
         raise Invalid(f"there is no folder {folder}", code="no_folder", hint="make one with `tradewind init DIR`")
     drivers = DriverRegistry()
     loaded = load_folder(folder, check=drivers.check)
@@ -114,7 +115,7 @@ def read_wanted(folder: Path) -> Wanted:
 
 def _kinds_of(folder: Path) -> frozenset[str]:
     """A kind without any file is not spoken of, so pruning leaves it alone."""
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in list_folder(folder)}
     found = set()
     if names & {"channels.yaml", "channels.yml", "channels"}:
         found.add("channels")
@@ -130,7 +131,11 @@ def _kinds_of(folder: Path) -> frozenset[str]:
 def _read_flows(folder: Path) -> tuple[dict[str, FlowFile], list[Problem]]:
     found: dict[str, FlowFile] = {}
     problems: list[Problem] = []
-    for path in sorted(path for path in (folder / "flows").glob("*") if path.suffix in FLOW_SUFFIXES):
+    try:
+        listed = list_folder(folder / "flows", shown="flows/")
+    except Invalid as error:
+        return {}, list(error.problems)
+    for path in (path for path in listed if path.suffix in FLOW_SUFFIXES):
         name = path.relative_to(folder).as_posix()
         try:
             file = read_file(str(path))

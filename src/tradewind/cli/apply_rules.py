@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.http import Http, segment
+from tradewind.documents import existing, read_document
 from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
@@ -49,15 +50,14 @@ def read_wanted_rules(folder: Path) -> WantedRules:
 
     loaded = load_rules(folder)
     made = WantedRules({**loaded.documents, "notifications": {}}, loaded.places, list(loaded.problems))
-    for name in _POLICY_FILES:
-        if not (folder / name).is_file():
-            continue
+    for file in existing(folder, _POLICY_FILES):
+        name = file.name
         if made.policy_name:
             made.problems.append(Problem("duplicate_id", name, f"{made.policy_name} is the policy already"))
             continue
         made.policy_name = name
         try:
-            made.policy_text = text = read_yaml((folder / name).read_bytes(), name)
+            made.policy_text = text = read_yaml(read_document(file, shown=name), name)
         except Invalid as error:
             made.problems += error.problems
             continue

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from tradewind import codec
 from tradewind.cli.http import Http
 from tradewind.cli.output import Output, cell
+from tradewind.documents import bounded_lines, open_file, read_stdin, short_name
 from tradewind.errors import Conflict, Invalid, Overloaded, Problem, TradewindError
 
 BATCH = 1000
@@ -33,7 +34,7 @@ def submit_file(station: Http, out: Output, source: Path | str, defaults: dict[s
         file, size = _open(source, stack)
         advance = _progress(out, stack, size)
         try:
-            for batch in batches(read_lines(file, defaults)):
+            for batch in batches(read_lines(bounded_lines(file, _shown(source)), defaults)):
                 ids += _send(station, batch)
                 reached = batch[-1][0]
                 advance(sum(length for _, _, length in batch))
@@ -110,11 +111,13 @@ def _bad_line(number: int, code: str, hint: str) -> Invalid:
 
 def _open(source: Path | str, stack: ExitStack) -> tuple[BinaryIO, int | None]:
     if not isinstance(source, Path):
-        return sys.stdin.buffer, None
-    try:
-        return stack.enter_context(open(source, "rb")), source.stat().st_size
-    except OSError as error:
-        raise Invalid(f"cannot read {source}: {error.strerror}", code="no_file", hint="name a readable file") from error
+        return read_stdin(), None
+    file = stack.enter_context(open_file(source))
+    return file, os.fstat(file.fileno()).st_size
+
+
+def _shown(source: Path | str) -> str:
+    return short_name(source) if isinstance(source, Path) else "stdin"
 
 
 def _progress(out: Output, stack: ExitStack, size: int | None) -> Any:

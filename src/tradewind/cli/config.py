@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,14 +11,15 @@ import typer
 from tradewind.cli.group import Group, Session
 from tradewind.cli.output import cell, json_text, table
 from tradewind.cli.station import Config
-from tradewind.errors import Conflict, Unavailable
+from tradewind.documents import write_file
+from tradewind.errors import Conflict
 
 app = Group("Settings: TOML file, then TRADEWIND_* environment, then flags.")
 
 
 @app.command()
 def show(ctx: typer.Context, config: Config = None) -> None:
-    """Every setting, its value and where it comes from; passwords are masked."""
+    """Every setting, its value and where it comes from; secrets are masked."""
     from tradewind.settings import load_settings, setting_names
 
     cli: Session = ctx.obj
@@ -47,16 +47,10 @@ def init(
 
     cli: Session = ctx.obj
     try:
-        with open(file, "w" if force else "x") as opened:
-            opened.write(template())
-    except FileExistsError:
-        raise Conflict(
-            f"{file} is there already", code="file_exists", hint="name another file, or add --force"
-        ) from None
-    except OSError as error:
-        raise Unavailable(
-            f"cannot write {file}: {error.strerror}", code="no_file", hint="choose a folder that you may write"
-        ) from error
+        write_file(file, [template().encode()], is_new=not force)
+    except Conflict as error:
+        error.hint = "name another file, or add --force"
+        raise
     cli.out.show({"written": str(file)}, lambda: cell(f"wrote {file}"))
 
 
@@ -80,7 +74,9 @@ def source_of(name: str, file: dict[str, Any], path: Path | None) -> str:
 
 
 def _read(path: Path | None) -> dict[str, Any]:
-    return tomllib.loads(path.read_text()) if path is not None else {}
+    from tradewind.settings import read_settings_file
+
+    return read_settings_file(path) if path is not None else {}
 
 
 def _at(data: Any, name: str) -> Any:

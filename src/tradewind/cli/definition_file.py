@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.documents import STDIN, read_document
 from tradewind.errors import Invalid, Problem
 
 if TYPE_CHECKING:
     from tradewind.points.yaml_text import YamlText
-
-STDIN = "-"
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,7 @@ def read_definitions(name: str, kinds: Sequence[str]) -> list[Definition]:
     from tradewind.points.yaml_text import read_yaml
 
     shown = "stdin" if name == STDIN else name
-    try:
-        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
-    text = read_yaml(data, shown)
+    text = read_yaml(read_document(name), shown)
     value = text.value
     if isinstance(value, Mapping) and not any(kind in value for kind in kinds):
         return [Definition(kinds[0], dict(value), shown, "", text)]

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tradewind.documents import STDIN, read_document
 from tradewind.errors import Invalid, Problem
 from tradewind.ids import is_id
 
 if TYPE_CHECKING:
     import yaml
 
-STDIN = "-"
 _STEP = re.compile(r'\["([^"]*)"\]|\[(\d+)\]|\.?([A-Za-z0-9_-]+)')
 _PLACE = re.compile(r"line (\d+), column \d+")
 #: The other names that a file may use for what problems call by its plain name.
@@ -77,10 +76,7 @@ def read_file(name: str, flow_id: str | None = None) -> FlowFile:
     from tradewind.flows.syntax_text import read_text
 
     shown = "stdin" if name == STDIN else name
-    try:
-        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
+    data = read_document(name)
     try:
         document = read_text(data, "" if name == STDIN else name)
     except Invalid as error:

@@ -9,6 +9,7 @@ import typer
 from tradewind.cli.flow_file import FlowFile, check_document, load_node_types, read_file
 from tradewind.cli.group import Session
 from tradewind.cli.output import plain
+from tradewind.documents import STDIN, short_name
 from tradewind.errors import Invalid
 
 WRONG_INPUT = 2
@@ -34,11 +35,13 @@ def lint(
 
 def check_file(name: str) -> dict[str, Any]:
     """{file, flow_id, valid, nodes, edges, problems [{code, path, hint, line}]}; also of what cannot be read."""
-    report: dict[str, Any] = {"file": name, "flow_id": None, "valid": False, "nodes": 0, "edges": 0, "problems": []}
+    shown = "stdin" if name == STDIN else short_name(name)
+    report: dict[str, Any] = {"file": shown, "flow_id": None, "valid": False, "nodes": 0, "edges": 0, "problems": []}
     try:
         file = read_file(name)
     except Invalid as error:
-        problem = {"code": error.code, "path": "$", "hint": error.hint, "line": _line_of(error)}
+        hint = error.problems[0].hint if error.problems else error.hint
+        problem = {"code": error.code, "path": "$", "hint": hint, "line": _line_of(error)}
         return {**report, "problems": [problem]}
     problems = [
         {"code": p.code, "path": p.path, "hint": p.hint, "line": file.line(p.path)}

@@ -31,6 +31,11 @@ class Session:
     def station(self) -> Http:
         return Http(self.url)
 
+    @property
+    def has_asked(self) -> bool:
+        """Whether a command has had to do with a station."""
+        return "station" in self.__dict__
+
 
 class Group(typer.Typer):
     """A group that shows its help when called alone, and whose commands remind of the global options."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from tradewind.cli.group import Session
 from tradewind.cli.output import plain
+from tradewind.documents import STDIN, bounded_lines, open_file, read_stdin, short_name, unreadable, write_file
 from tradewind.errors import Conflict, Invalid, Problem, TradewindError, Unavailable
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ PART = 20_000
 WAIT_S = 90.0
 #: Refused rows that are named.
 MAX_REFUSED = 10_000
+#: As much as stdin may bring to an import; a file may be longer.
+MAX_STDIN_BYTES = 4_000_000_000
 #: How often an import looks at the bar.
 EVERY = 1000
 
@@ -105,14 +107,14 @@ def import_file(
     with _opened(file) as stream:
         problems: list[Problem] = []
         with _bar(cli, "check", _size_of(stream)) as step:
-            rows = sum(1 for _ in _rows(stream, problems.append, step))
+            rows = sum(1 for _ in _rows(stream, file, problems.append, step))
         if problems and not skip_bad:
             message = f"{len(problems)} bad rows in {file}: nothing was stored"
             hint = "correct what is named, or leave these rows out with --skip-bad"
             raise Invalid(message, code="bad_rows", hint=hint, problems=problems)
         for problem in problems:
             cli.out.note(f"left out: {problem.path}: {problem.hint}")
-        sent = Sent() if dry_run else _send(cli, stream, rows, len(problems))
+        sent = Sent() if dry_run else _send(cli, stream, file, rows, len(problems))
     stored, refused = sent.stored, sent.refused
     for note in refused_notes(refused, sent.refused_count, sent.too_old, sent.rollups_only):
         cli.out.note(note)
@@ -158,13 +160,13 @@ class Sent:
                 known["kept_from"] = max(known["kept_from"], item["kept_from"])
 
 
-def _send(cli: Session, stream: IO[bytes], rows: int, bad: int) -> Sent:
+def _send(cli: Session, stream: BinaryIO, file: str, rows: int, bad: int) -> Sent:
     """An error says how far it came."""
     sent = Sent()
     seen: list[Problem] = []
     with _bar(cli, "import", rows) as step:
         try:
-            for part in _parts(_rows(stream, seen.append, None)):
+            for part in _parts(_rows(stream, file, seen.append, None)):
                 if len(seen) > bad:
                     message = "the file has other bad rows than when it was checked"
                     raise Conflict(message, code="file_changed", hint="import it again when nobody writes to it")
@@ -188,18 +190,18 @@ def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _rows(
-    stream: IO[bytes], on_problem: Callable[[Problem], None], step: Callable[[int], None] | None
+    stream: BinaryIO, file: str, on_problem: Callable[[Problem], None], step: Callable[[int], None] | None
 ) -> Iterator[Row]:
     from tradewind.history.import_csv import read_csv
 
     stream.seek(0)
-    yield from read_csv(_lines(stream, step), on_problem)
+    yield from read_csv(_lines(stream, file, step), on_problem)
 
 
-def _lines(stream: IO[bytes], step: Callable[[int], None] | None) -> Iterator[str]:
+def _lines(stream: BinaryIO, file: str, step: Callable[[int], None] | None) -> Iterator[str]:
     """What is no UTF-8 stays in its line, which is bad then."""
     size = 0
-    for count, line in enumerate(stream, 1):
+    for count, line in enumerate(bounded_lines(stream, "stdin" if file == STDIN else short_name(file)), 1):
         size += len(line)
         if step is not None and count % EVERY == 0:
             step(size)
@@ -210,62 +212,54 @@ def _lines(stream: IO[bytes], step: Callable[[int], None] | None) -> Iterator[st
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
+def _opened(file: str) -> Iterator[BinaryIO]:
     """A file that can be read twice."""
-    try:
-        stream: IO[bytes] = tempfile.TemporaryFile() if file == "-" else open(file, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise Invalid(
-            f"cannot read {file}: {error.strerror}", code="no_file", hint="name a file that is there"
-        ) from error
-    with stream:
-        if file == "-":
-            shutil.copyfileobj(sys.stdin.buffer, stream)
-        stream.seek(0)
-        if stream.read(4) == b"PAR1":
+    with _kept_stdin() if file == STDIN else open_file(file) as stream:
+        try:
+            head = stream.read(4)
+        except OSError as error:
+            raise unreadable(short_name(file), error) from error
+        if head == b"PAR1":
             hint = "an import takes CSV: export the same with --format csv"
             raise Invalid(f"{file} is a Parquet file", code="not_csv", hint=hint)
         yield stream
 
 
-def _size_of(stream: IO[bytes]) -> int:
+def _kept_stdin() -> BinaryIO:
+    """stdin as a file that can be read twice. Raises Invalid, Unavailable."""
+    source, size = read_stdin(), 0
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 — the caller closes it
+    try:
+        while piece := source.read(1 << 20):
+            size += len(piece)
+            if size > MAX_STDIN_BYTES:
+                hint = "write it to a file and import that"
+                raise Invalid(f"stdin is longer than {MAX_STDIN_BYTES} bytes", code="too_large", hint=hint)
+            stream.write(piece)
+        stream.seek(0)
+    except OSError as error:
+        stream.close()
+        message = f"cannot keep what stdin brings: {error.strerror}"
+        raise Unavailable(message, code="no_file", hint="write it to a file and import that") from error
+    except BaseException:
+        stream.close()
+        raise
+    return stream
+
+
+def _size_of(stream: BinaryIO) -> int:
     return stream.seek(0, os.SEEK_END)
 
 
 def _write(pieces: Iterator[bytes], output: str) -> int:
-    """The bytes written. A file takes its name only when it is whole; a link stays one, and what is no file (a pipe, a
-    device) is written to as it is."""
+    """The bytes written."""
+    if output != STDIN:
+        return write_file(output, pieces)
     size = 0
-
-    def put(file: IO[bytes]) -> None:
-        nonlocal size
-        for piece in pieces:
-            file.write(piece)
-            size += len(piece)
-
-    if output == "-":
-        put(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return size
-    target = os.path.realpath(output)
-    part = f"{target}.part"
-    try:
-        if os.path.exists(target) and not os.path.isfile(target):
-            with open(target, "wb") as file:
-                put(file)
-            return size
-        try:
-            with open(part, "wb") as file:
-                put(file)
-            os.replace(part, target)
-        except BaseException:
-            if os.path.exists(part):
-                os.unlink(part)
-            raise
-    except OSError as error:
-        raise Unavailable(
-            f"cannot write {output}: {error.strerror}", code="no_file", hint="name a file that you may write"
-        ) from error
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+        size += len(piece)
+    sys.stdout.buffer.flush()
     return size
 
 

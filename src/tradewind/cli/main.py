@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 it ended badly, 2 wrong input, 4 not found, 5 conflict, 6 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,8 @@ from tradewind.cli import (
 from tradewind.cli.group import Group, Session
 from tradewind.cli.http import DEFAULT_URL
 from tradewind.cli.output import Output, exit_code
-from tradewind.errors import Invalid, TradewindError
+from tradewind.documents import short_name
+from tradewind.errors import Invalid, TradewindError, Unavailable, error_text
 
 app = Group("Tasks and decision loops against the real world: start a station, steer it, look at it.")
 app.add_typer(task.app, name="task")
@@ -92,27 +94,72 @@ def root(
     ] = False,
     url: Annotated[str, typer.Option("--url", envvar="TRADEWIND_URL", help="Address of the station.")] = DEFAULT_URL,
 ) -> None:
-    ctx.obj = Session(is_json=json, url=url)
+    ctx.obj.is_json, ctx.obj.url = json, url
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    _open_missing_streams()
     args = global_options_first(sys.argv[1:] if argv is None else argv)
     out = Output(is_json="--json" in args[:1])
+    session = Session()
     try:
-        code = app(args, prog_name="tradewind", standalone_mode=False)
+        code = app(args, prog_name="tradewind", standalone_mode=False, obj=session)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except TradewindError as error:
-        out.error(error)
-        return exit_code(error)
+        return _report(out, error)
     except typer.TyperException as error:
         return _usage(out, error)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except BrokenPipeError:
-        # The reader (head, less) has left; without this Python complains once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader (head, less) has left
+        _drop_stdout()
         return 141
+    except OSError as error:
+        if error.filename is not None:
+            shown = short_name(os.fsdecode(error.filename) if not isinstance(error.filename, int) else "a file")
+            return _report(out, Unavailable(f"cannot use {shown}: {error.strerror}", code="no_file"))
+        _drop_stdout()  # what is left is stdout itself, on a full disk say
+        return _report(Output(), Unavailable(f"cannot write the output: {error_text(error)}", code="no_output"))
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        if not session.has_asked or os.environ.get("TRADEWIND_DEBUG"):
+            raise
+        return _report(out, _strange_answer(session, error))
+
+
+def _report(out: Output, error: TradewindError) -> int:
+    out.error(error)
+    return exit_code(error)
+
+
+def _strange_answer(session: Session, error: Exception) -> Unavailable:
+    """A command could not make sense of what the station said. It may be another program, or another version."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}" if place is not None else ""
+    return Unavailable(
+        f"the answer of {session.station.url} has another form than this version knows "
+        f"({type(error).__name__}: {error_text(error)}, {where})",
+        code="strange_answer",
+        hint="is it a Tradewind station, and of this version? TRADEWIND_DEBUG=1 shows the traceback",
+    )
+
+
+def _open_missing_streams() -> None:
+    """With stdin, stdout or stderr closed, the next file that is opened would get its number, and what is printed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
+
+
+def _drop_stdout() -> None:
+    """Without this Python complains once more when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def global_options_first(args: Sequence[str]) -> list[str]:

@@ -152,7 +152,10 @@ def write_json(data: Any) -> None:
     """One document and a newline, indented for a terminal."""
     import msgspec
 
-    text = msgspec.json.encode(data)
+    try:
+        text = msgspec.json.encode(data)
+    except UnicodeEncodeError:  # a file name that is no UTF-8, say
+        text = msgspec.json.encode(_printable(data))
     if sys.stdout.isatty():
         text = msgspec.json.format(text, indent=2)
     sys.stdout.write(text.decode() + "\n")
@@ -166,8 +169,20 @@ def json_text(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Text that cannot steer a terminal."""
-    return str(value).translate(_CONTROLS)
+    """Text that cannot steer a terminal, and that every terminal can show: a file name may be no UTF-8."""
+    return _utf8(str(value)).translate(_CONTROLS)
+
+
+def _utf8(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_utf8(str(name)): _printable(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_printable(item) for item in value]
+    return _utf8(value) if isinstance(value, str) else value
 
 
 def cell(value: Any, style: str = "") -> Text:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tradewind.cli.output import facts, short, table
+from tradewind.documents import read_document
 from tradewind.errors import Invalid
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+#: As much as the station takes in one request.
+MAX_CSV_BYTES = 100_000_000
 #: How long the station may take.
 BACKTEST_S = 300.0
 
@@ -27,11 +28,9 @@ def samples_of(csv: str | None, since: str | None, until: str | None, stale: str
         more["stale_s"] = parse_every(stale) / 1000
     if csv is None:
         return {"from": since, **more}
+    data = read_document(csv, max_bytes=MAX_CSV_BYTES)
     try:
-        data = sys.stdin.buffer.read() if csv == "-" else Path(csv).read_bytes()
         return {"csv": data.decode("utf-8-sig"), **more}
-    except OSError as error:
-        raise Invalid(f"cannot read {csv}: {error.strerror}", code="no_file", hint="name a readable file") from error
     except UnicodeDecodeError as error:
         raise Invalid(f"{csv} is not UTF-8", code="bad_encoding", hint="write it as UTF-8") from error
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
-from tradewind.cli.definition_file import STDIN, Definition
+from tradewind.cli.definition_file import Definition
+from tradewind.documents import STDIN, read_document
 from tradewind.errors import Invalid, Problem
 
 KINDS = ("rules", "groups")
@@ -70,11 +69,7 @@ def _read(name: str, problems: list[Problem]) -> Iterator[Definition]:
     from tradewind.points.yaml_text import read_yaml
 
     shown = "stdin" if name == STDIN else name
-    try:
-        data = sys.stdin.buffer.read() if name == STDIN else Path(name).read_bytes()
-    except OSError as error:
-        raise Invalid(f"cannot read {name}: {error.strerror}", code="no_file", hint="name a readable file") from error
-    text = read_yaml(data, shown)
+    text = read_yaml(read_document(name), shown)
     value = text.value
     if isinstance(value, Mapping) and not any(kind in value for kind in (*KINDS, LISTED)):
         given = [("rules", "", value)]

@@ -25,7 +25,8 @@ from tradewind.errors import Invalid
 from tradewind.history.influx_answer import NotFinite, Table, read_message, tables_of, tables_of_packed
 from tradewind.history.sink import SinkAway
 from tradewind.http_guard import BadAnswer, read_answer
-from tradewind.settings import InfluxSettings, mask_url
+from tradewind.masking import masked_url, secrets_of, struck_out
+from tradewind.settings import InfluxSettings
 
 CONNECT_S = 5.0
 WRITE_S = 10.0
@@ -73,7 +74,8 @@ class InfluxHttp:
         #: Whether lines travel compressed. On one machine that costs both sides more than it saves.
         self.is_gzip = settings.gzip == "always" or (settings.gzip == "auto" and not is_this_machine(settings.url))
         self._settings = settings
-        self._name = mask_url(settings.url)
+        self._name = masked_url(settings.url)
+        self._secrets = {settings.password, settings.token, *secrets_of(settings.url)}
         self._timeout_s, self._query_s = timeout_s, query_s
         self._client: httpx.AsyncClient | None = None
         if self.is_v2:
@@ -124,7 +126,7 @@ class InfluxHttp:
         status = response.status_code
         if status == 204:  # any other one, a page of a proxy, say, does not mean that lines are stored
             return None
-        message = read_message(said, response.headers)
+        message = self._struck(read_message(said, response.headers))
         if status == 413:
             return Rejection("too_large", message)
         if status in (400, 422):
@@ -150,7 +152,7 @@ class InfluxHttp:
                         _hand_on(tables_of(line), each)
                 _hand_on(tables_of(rest), each)
         except msgspec.DecodeError as error:
-            raise self._not_influx(str(error)) from error
+            raise self._not_influx(self._struck(str(error))) from error
 
     async def ask_packed(self, text: str, each: Callable[[int, Table], None]) -> None:
         """The same as one piece of msgpack, which knows numbers that are not finite where JSON does not."""
@@ -158,7 +160,7 @@ class InfluxHttp:
             async with self._stream(text, "application/x-msgpack", None) as response:
                 _hand_on(tables_of_packed(await read_answer(response, MAX_PIECE_BYTES)), each)
         except msgspec.DecodeError as error:
-            raise self._not_influx(str(error)) from error
+            raise self._not_influx(self._struck(str(error))) from error
 
     async def delete_v2(self, predicate: str, to_ms: int) -> None:
         """What the predicate says, of times before `to_ms`. Raises SinkAway."""
@@ -232,17 +234,19 @@ class InfluxHttp:
             message = f"InfluxDB at {self._name} did not answer within {limit_s:g} s"
             raise SinkAway(message, code="sink_timeout", hint="see what keeps the server busy") from error
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise SinkAway(f"no request to {self._name} can be made: {error}", hint="correct influx.url") from error
+            raise SinkAway(
+                f"no request to {self._name} can be made: {self._struck(str(error))}", hint="correct influx.url"
+            ) from error
         except BadAnswer as error:
-            raise self._not_influx(str(error)) from error
+            raise self._not_influx(self._struck(str(error))) from error
         except (httpx.HTTPError, OSError) as error:
-            why = f"{type(error).__name__} {error}".strip()
+            why = self._struck(f"{type(error).__name__} {error}".strip())
             hint = "start the server, or correct influx.url"
             raise SinkAway(f"InfluxDB at {self._name} cannot be reached: {why}", hint=hint) from error
 
     def _away(self, response: httpx.Response, message: str) -> SinkAway:
         status = response.status_code
-        text = f"InfluxDB at {self._name} answered {status}: {message}".rstrip(": ")
+        text = f"InfluxDB at {self._name} answered {status}: {self._struck(message)}".rstrip(": ")
         if status in (401, 403):
             return Barred(text, hint=_NO_RIGHT)
         if status == 404:
@@ -251,6 +255,9 @@ class InfluxHttp:
         if status == 429 or status >= 500:
             return SinkAway(text, hint="see the server's log", retry_after_s=retry_after(response.headers))
         return Barred(text, hint=_NO_INFLUX)
+
+    def _struck(self, text: str) -> str:
+        return struck_out(text, self._secrets)
 
     def _not_influx(self, why: str) -> SinkAway:
         return SinkAway(f"{self._name} answered with something that is no answer of InfluxDB: {why}", hint=_NO_INFLUX)

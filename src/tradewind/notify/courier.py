@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tradewind.masking import struck_out, target_words
 from tradewind.notify.failure import DeliveryFailed
 from tradewind.notify.guard import guard_of
 from tradewind.notify.job import Parcel
 from tradewind.notify.policy import Target
-from tradewind.notify.secret import struck_out
 from tradewind.notify.services import Services
 from tradewind.notify.webhook import post
 from tradewind.settings import NotifySettings
@@ -26,5 +26,5 @@ class Courier:
             else:
                 await self._services.send(target.url, parcel)
         except DeliveryFailed as error:
-            text = struck_out(str(error), target)
+            text = struck_out(str(error), {*target_words(target.url), *target.headers.values()})
             raise DeliveryFailed(text, is_final=error.is_final, retry_after_s=error.retry_after_s) from error

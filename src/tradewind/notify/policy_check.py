@@ -14,9 +14,9 @@ import msgspec
 from tradewind.errors import Invalid, Problem
 from tradewind.http_guard import Guard
 from tradewind.ids import ID
+from tradewind.masking import MASK, masked_target
 from tradewind.notify.message import LEVELS, level_of
 from tradewind.notify.policy import Match, Policy, QuietHours, Route, Step, Target
-from tradewind.notify.secret import MASK, is_masked, masked
 from tradewind.problems import Problems, closest, unknown_words
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -92,8 +92,8 @@ class _Reader:
 
     def _with_secrets(self, target: Target, stored: Target | None, path: str) -> Target:
         """A masked part stands for the stored one, but never at another address: it would be sent there."""
-        if is_masked(target.url):
-            if stored is None or target.url not in (MASK, masked(stored.url)):
+        if MASK in target.url:
+            if stored is None or target.url not in (MASK, masked_target(stored.url)):
                 self._add("masked_secret", f"{path}.url", "write the whole address; *** keeps it only unchanged")
             else:
                 target = msgspec.structs.replace(target, url=stored.url)

@@ -10,6 +10,7 @@ import msgspec
 
 from tradewind.errors import Conflict, Invalid, NotFound, Overloaded, Problem, Unavailable
 from tradewind.ids import IDEMPOTENCY_KEY, new_id
+from tradewind.masking import MASK, masked_target
 from tradewind.notify.courier import Courier
 from tradewind.notify.failure import DeliveryFailed
 from tradewind.notify.guard import guard_of
@@ -18,7 +19,6 @@ from tradewind.notify.message import LEVELS, MAX_TEXT, MAX_TITLE, Message, level
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.policy import Policy
 from tradewind.notify.policy_check import read_policy
-from tradewind.notify.secret import masked, masked_headers
 from tradewind.notify.services import problem_of
 from tradewind.offload import offload
 from tradewind.redis.connection import translated
@@ -232,7 +232,7 @@ def shown(policy: Policy) -> dict[str, Any]:
     document |= msgspec.json.decode(msgspec.json.encode(policy))
     for name, target in policy.targets.items():
         item = document["targets"][name]
-        item["url"] = masked(target.url)
+        item["url"] = masked_target(target.url)
         if target.headers:
-            item["headers"] = masked_headers(target.headers)
+            item["headers"] = dict.fromkeys(target.headers, MASK)
     return document

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from tradewind.documents import existing, read_document
 from tradewind.errors import Invalid, Problem
 from tradewind.points.channel_check import Check, channel_fields, inline_points, make_point
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec
@@ -60,15 +61,12 @@ def load_folder(path: Path | str, *, check: Check | None = None) -> Loaded:
         return Loaded((), tuple(findings.problems))
     channels: dict[str, ChannelSpec] = {}
     seen: dict[str, str] = {}
-    for file in _files(folder):
+    for file in _files(folder, findings):
         name = file.relative_to(folder).as_posix()
         try:
-            text = read_yaml(file.read_bytes(), name)
+            text = read_yaml(read_document(file, shown=name), name)
         except Invalid as error:
             findings.problems.extend(error.problems)
-            continue
-        except OSError as error:
-            findings.add("unreadable", f"cannot be read: {error.strerror}", name)
             continue
         for where, document in _documents(text, name, findings):
             reader = _ChannelReader(folder, file, text, where, findings)
@@ -80,17 +78,15 @@ def load_folder(path: Path | str, *, check: Check | None = None) -> Loaded:
             seen[channel_id] = f"{name}:{text.line_of(where)}"
             if channel is not None:
                 channels[channel.id] = channel
-    for place in sorted(folder.iterdir()):
+    for place in findings.listed(folder, str(folder)):
         if place.name.isdecimal() and place.is_dir() and place.name not in seen:
             findings.add("tables_without_channel", f"no channel has the id {place.name}", f"{place.name}/")
     return Loaded(tuple(channels[key] for key in sorted(channels, key=int)), tuple(findings.problems))
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for name in ("channels.yaml", "channels.yml"):
-        if (folder / name).is_file():
-            yield folder / name
-    yield from sorted(file for file in (folder / "channels").glob("*.y*ml") if file.suffix in (".yaml", ".yml"))
+def _files(folder: Path, findings: Findings) -> Iterator[Path]:
+    yield from existing(folder, ("channels.yaml", "channels.yml"))
+    yield from (file for file in findings.listed(folder / "channels", "channels/") if file.suffix in (".yaml", ".yml"))
 
 
 def _documents(text: YamlText, name: str, findings: Findings) -> Iterator[tuple[str, Any]]:
@@ -225,14 +221,13 @@ class _ChannelReader:
         if not base.is_dir():
             base = self.folder / channel_id
         for kind, word in TABLE_NAMES.items():
-            table = base / f"{word}.csv"
-            mappings = [base / "mapping" / f"{word}_mapping.csv", base / f"mapping_{word}.csv"]
-            found = [mapping for mapping in mappings if mapping.is_file()]
+            table = next(existing(base, (f"{word}.csv",)), None)
+            found = list(existing(base, (f"mapping/{word}_mapping.csv", f"mapping_{word}.csv")))
             if len(found) == 2:
                 hint = f"{self._name(found[0])} is there, too, and is used; keep one"
                 self.findings.add("two_tables", hint, self._name(found[1]))
-            if table.is_file() or found:
-                yield kind, table if table.is_file() else None, found[0] if found else None
+            if table is not None or found:
+                yield kind, table, found[0] if found else None
 
     def _configured(self, config: Any) -> Iterator[tuple[Kind, Path | None, Path | None]]:
         """The seed-date form: a folder and file names for point tables, and the same for mapping tables."""
@@ -257,7 +252,7 @@ class _ChannelReader:
         place = self.folder / str(config.get(route) or config.get("four_telemetry_route") or "") / str(given)
         if not place.resolve().is_relative_to(self.folder.resolve()):
             self.add("outside_folder", path, "tables stand inside the station folder")
-        elif not place.is_file():
+        elif not place.exists():
             self.add("missing_file", path, f"there is no file {self._name(place)}")
         else:
             return place

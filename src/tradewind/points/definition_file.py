@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tradewind.documents import existing, read_document
 from tradewind.errors import Invalid, Problem
 from tradewind.points.tables import Findings
 from tradewind.points.yaml_text import YamlText, read_yaml
@@ -50,22 +51,18 @@ class DefinitionFiles:
 
     def read(self, folder: Path, findings: Findings) -> Iterator[tuple[str, Place, Any]]:
         """Kind, place and document of each; what cannot be read is put into `findings`."""
-        for file in self._files(folder):
+        for file in self._files(folder, findings):
             name = file.relative_to(folder).as_posix()
             try:
-                text = read_yaml(file.read_bytes(), name)
+                text = read_yaml(read_document(file, shown=name), name)
             except Invalid as error:
                 findings.problems.extend(error.problems)
-            except OSError as error:
-                findings.add("unreadable", f"cannot be read: {error.strerror}", name)
             else:
                 yield from self._documents(text, name, findings)
 
-    def _files(self, folder: Path) -> Iterator[Path]:
-        for suffix in SUFFIXES:
-            if (folder / f"{self.name}{suffix}").is_file():
-                yield folder / f"{self.name}{suffix}"
-        yield from sorted(file for file in (folder / self.name).glob("*") if file.suffix in SUFFIXES)
+    def _files(self, folder: Path, findings: Findings) -> Iterator[Path]:
+        yield from existing(folder, (f"{self.name}{suffix}" for suffix in SUFFIXES))
+        yield from (file for file in findings.listed(folder / self.name, f"{self.name}/") if file.suffix in SUFFIXES)
 
     def _documents(self, text: YamlText, name: str, findings: Findings) -> Iterator[tuple[str, Place, Any]]:
         value = text.value

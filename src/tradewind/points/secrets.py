@@ -1,36 +1,21 @@
-"""Secrets among the parameters of channels: never shown, and kept when what was shown is sent back. Pure.
-
-A parameter is a secret by its name (password, token, client_secret, api_key; not key_file); in a URL its password is.
-"""
+"""Secrets among the parameters of channels: never shown, and kept when what was shown is sent back. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tradewind.errors import Problem
-from tradewind.settings import mask_url
+from tradewind.masking import MASK, is_secret
+from tradewind.masking import masked as masked_values
 
-MASK: Final = "***"
 CHANGED: Final = "*** (changed)"
-_PARTS = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_SECRET: Final = frozenset({"password", "passwd", "passphrase", "pwd", "secret", "token"})
-_KEYS: Final = frozenset({"key", "apikey"})
-_FILES: Final = frozenset({"file", "path"})
-
-
-def is_secret(name: str) -> bool:
-    parts = [part.lower() for part in _PARTS.findall(name)]
-    if not parts or parts[-1] in _FILES:
-        return False
-    return parts[-1] in _KEYS or not _SECRET.isdisjoint(parts)
 
 
 def masked(document: Mapping[str, Any]) -> dict[str, Any]:
     """A channel with `***` for each secret."""
     given = document.get("parameters")
-    return {**document, "parameters": _mask(given)} if isinstance(given, Mapping) else dict(document)
+    return {**document, "parameters": masked_values(given)} if isinstance(given, Mapping) else dict(document)
 
 
 def has_mask(document: Any) -> bool:
@@ -44,7 +29,7 @@ def restored(document: Mapping[str, Any], stored: Mapping[str, Any] | None) -> t
     there is none."""
     problems: list[Problem] = []
     kept = (stored or {}).get("parameters", {})
-    parameters = _fill(document.get("parameters"), kept, _mask(kept), "parameters", problems)
+    parameters = _fill(document.get("parameters"), kept, masked_values(kept), "parameters", problems)
     return {**document, "parameters": parameters}, problems
 
 
@@ -57,16 +42,6 @@ def comparable(
     if guess == dict(shown) or has_mask(guess) or is_stored(guess):
         return ours
     return {**ours, "parameters": _mark(ours["parameters"], shown.get("parameters"))}
-
-
-def _mask(value: Any, is_hidden: bool = False) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _mask(item, is_hidden or is_secret(str(name))) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mask(item, is_hidden) for item in value]
-    if is_hidden:
-        return value if value is None or value == "" or isinstance(value, bool) else MASK
-    return mask_url(value) if isinstance(value, str) else value
 
 
 def _fill(given: Any, kept: Any, shown: Any, path: str, problems: list[Problem], is_hidden: bool = False) -> Any:
@@ -90,8 +65,8 @@ def _fill(given: Any, kept: Any, shown: Any, path: str, problems: list[Problem],
             return kept
         if is_hidden and given == MASK:
             problems.append(Problem("no_secret", path, f"{MASK} stands for a secret that is stored: give the secret"))
-        elif f":{MASK}@" in given:
-            hint = f"{MASK} stands for the password of the URL that is stored, which is another: give the password"
+        elif f"{MASK}@" in given:
+            hint = f"{MASK} stands for a secret of the URL that is stored, which is another: give the secret"
             problems.append(Problem("no_secret", path, hint))
     return given
 

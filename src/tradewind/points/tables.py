@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tradewind.errors import Problem
+from tradewind.documents import list_folder, read_bytes
+from tradewind.errors import Invalid, Problem
 from tradewind.points.table_columns import IGNORED_COLUMNS, BadCell, Column, any_scalar
 from tradewind.problems import closest
 
@@ -21,7 +22,7 @@ from tradewind.problems import closest
 MAX_CELL_LINES = 20
 MAX_TABLE_BYTES = 512_000_000
 _MAX_SEEN = 200
-_SURROGATE = re.compile("[\udc80-\udcff]")
+_NO_TEXT = re.compile("[\0\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,14 @@ class Findings:
     def add(self, code: str, hint: str, file: str, line: int = 0, column: str = "") -> None:
         path = ":".join(part for part in (file, str(line) if line else "", column) if part)
         self.problems.append(FileProblem(code, path, hint, file, line, column))
+
+    def listed(self, folder: Path, shown: str) -> list[Path]:
+        """What is in a folder; when it cannot be listed, that is a problem and it counts as empty."""
+        try:
+            return list_folder(folder, shown=shown)
+        except Invalid as error:
+            self.problems.extend(error.problems)
+            return []
 
 
 @dataclass(slots=True)
@@ -74,7 +83,7 @@ def read_table(
     if text is None:
         return table
     lines = _Lines(text)
-    is_dirty = _SURROGATE.search(text) is not None
+    is_dirty = _NO_TEXT.search(text) is not None
     cells: list[_Cell] = []
     for line, row in _rows(lines, name, findings):
         if cells:
@@ -160,8 +169,8 @@ def _take(table: Table, cells: list[_Cell], line: int, row: list[str], findings:
         hint = f"{len(row)} cells, but {len(cells)} columns; put text with a delimiter into quotation marks"
         findings.add("too_many_cells", hint, table.name, line)
         is_good = False
-    if is_dirty and any(map(_SURROGATE.search, row)):
-        findings.add("bad_text", "not UTF-8; save the file as UTF-8", table.name, line)
+    if is_dirty and any(map(_NO_TEXT.search, row)):
+        findings.add("bad_text", "not UTF-8 text; save the file as UTF-8", table.name, line)
         is_good = False
     point_id = values.get("id")
     if point_id is None:
@@ -224,12 +233,9 @@ def _rows(lines: _Lines, name: str, findings: Findings) -> Iterator[tuple[int, l
 
 def _read(file: Path, name: str, findings: Findings) -> str | None:
     try:
-        if file.stat().st_size > MAX_TABLE_BYTES:
-            findings.add("too_large", f"a table has at most {MAX_TABLE_BYTES} bytes", name)
-            return None
-        data = file.read_bytes()
-    except OSError as error:
-        findings.add("unreadable", f"cannot be read: {error.strerror}", name)
+        data = read_bytes(file, max_bytes=MAX_TABLE_BYTES, shown=name)
+    except Invalid as error:
+        findings.problems.extend(error.problems)
         return None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         findings.add("bad_text", "this is UTF-16; save the file as UTF-8", name)

@@ -30,6 +30,7 @@ from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 from redis.retry import Retry as SyncRetry
 from redis.sentinel import Sentinel as SyncSentinel
 
+from tradewind.documents import must_be_file
 from tradewind.errors import Invalid, Unavailable
 from tradewind.redis.embedded import Embedded, start_embedded
 from tradewind.redis.faults import RETRYABLE as RETRYABLE
@@ -198,6 +199,8 @@ class Link:
             # A blocking connection that has read nothing yet takes the server's session ticket for a stray reply, so
             # here redis-py may introduce itself.
             del options["driver_info"]
+            for name in filter(None, (tls.ca_file, tls.cert_file, tls.key_file)):
+                must_be_file(name)
             options |= {
                 "ssl_ca_certs": tls.ca_file or None,
                 "ssl_certfile": tls.cert_file or None,

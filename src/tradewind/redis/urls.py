@@ -7,7 +7,8 @@ from enum import StrEnum
 from urllib.parse import parse_qsl, unquote
 
 from tradewind.errors import Invalid
-from tradewind.settings import RedisSettings, mask_url
+from tradewind.masking import masked_url
+from tradewind.settings import RedisSettings
 
 FORMS = (
     "redis://[[user]:password@]host[:6379][/db], rediss:// the same with TLS, unix:///path/to/socket[?db=0], "
@@ -73,7 +74,7 @@ def target_of(settings: RedisSettings) -> Target | None:
 
 def parse_url(url: str) -> Target:
     """Raises Invalid, with a message that does not repeat the password."""
-    shown = mask_url(url)
+    shown = masked_url(url)
     scheme, separator, rest = url.partition("://")
     family, _, kind = scheme.lower().partition("+")
     is_known = (family in ("redis", "rediss") and kind in MODES) or scheme.lower() == "unix"

@@ -10,14 +10,13 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 import structlog
 from aio_pika.exceptions import AuthenticationError, ProbableAuthenticationError
 
 from tradewind.errors import Invalid, NotFound, Unavailable
 from tradewind.ids import new_id
-from tradewind.settings import mask_url
+from tradewind.masking import masked_url, secrets_of, struck_out
 from tradewind.signals.amqp_channels import TROUBLE
 from tradewind.signals.amqp_link import AmqpLink
 from tradewind.signals.exchange import Consumer, Delivery, Exchange, Handler, Message, Refused, Unroutable
@@ -174,11 +173,11 @@ class AmqpExchange(Exchange):
         while True:
             await link.lost.wait()
             self._ready.clear()
-            log.warning("lost the broker", broker=mask_url(self._url), consumers=len(self._tags))
+            log.warning("lost the broker", broker=masked_url(self._url), consumers=len(self._tags))
             await link.close()
             self._link = link = await self._reconnect()
             self._ready.set()
-            log.info("the broker is back", broker=mask_url(self._url), consumers=len(self._tags))
+            log.info("the broker is back", broker=masked_url(self._url), consumers=len(self._tags))
 
     async def _reconnect(self) -> AmqpLink:
         pause_s, told = _FIRST_PAUSE_S, ""
@@ -195,7 +194,7 @@ class AmqpExchange(Exchange):
                     raise
                 if (text := self._say(error)) != told:  # whatever it is, the next attempt may succeed
                     told = text
-                    log.warning("cannot reach the broker yet", broker=mask_url(self._url), error=text)
+                    log.warning("cannot reach the broker yet", broker=masked_url(self._url), error=text)
             await asyncio.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
 
@@ -222,7 +221,7 @@ class AmqpExchange(Exchange):
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
-        where = f"RabbitMQ at {mask_url(self._url)}"
+        where = f"RabbitMQ at {masked_url(self._url)}"
         try:
             yield
         except (AuthenticationError, ProbableAuthenticationError) as error:
@@ -235,10 +234,7 @@ class AmqpExchange(Exchange):
     def _say(self, error: BaseException) -> str:
         """The error in words that do not have our password in them."""
         text = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        password = urlsplit(self._url).password or ""
-        for secret in {password, unquote(password)} - {""}:
-            text = text.replace(secret, "***")
-        return text
+        return struck_out(text, secrets_of(self._url))
 
 
 def _delivery(message: DeliveredMessage, queue: str) -> Delivery:

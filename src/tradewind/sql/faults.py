@@ -14,6 +14,7 @@ import asyncpg  # type: ignore[import-untyped, unused-ignore]
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.masking import masked_text
 
 _DRIVER_ERRORS = (
     SQLAlchemyError,
@@ -52,7 +53,7 @@ def sql_errors(doing: str, where: str) -> Iterator[None]:
 def _translate(error: BaseException, doing: str, where: str) -> TradewindError:
     # Not str() of SQLAlchemy's own error: it quotes the whole statement.
     cause: BaseException = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    reason = " ".join(str(cause).split()) or type(cause).__name__
+    reason = masked_text(" ".join(str(cause).split())) or type(cause).__name__
     reason = reason.partition(">: ")[2] or reason  # SQLAlchemy puts the asyncpg class in front
     causes = (cause, cause.__cause__)  # SQLAlchemy wraps asyncpg's errors once more
     sqlstate = str(getattr(cause, "sqlstate", None) or "")

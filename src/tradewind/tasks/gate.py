@@ -30,6 +30,7 @@ from tradewind.errors import (
     error_text,
 )
 from tradewind.ids import short_random
+from tradewind.masking import masked_url, secrets_of, struck_out
 from tradewind.redis.connection import open_link
 from tradewind.settings import Settings
 from tradewind.tasks.check import check_plain, check_tasks
@@ -243,8 +244,10 @@ class HttpGate(Gate):
             async with self._client.stream(method, path, content=content, headers=headers, params=params) as answer:
                 data = await self._read(answer, MAX_ANSWER_BYTES)
         except self._trouble as error:
-            why = str(error) or type(error).__name__
-            raise Unavailable(f"no station at {self._url}: {why}", hint="start one with: tradewind up") from error
+            why = struck_out(error_text(error), secrets_of(self._url))
+            raise Unavailable(
+                f"no station at {masked_url(self._url)}: {why}", hint="start one with: tradewind up"
+            ) from error
         if answer.status_code >= 400:
             raise _error(answer.status_code, data)
         return codec.decode(data)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import aiomqtt
 
 from tradewind.clock import now_ms
+from tradewind.documents import must_be_file
 from tradewind.errors import Invalid, Problem
 from tradewind.points.driver import Deliver, DeviceTrouble, Driver
 from tradewind.points.drivers.mqtt_topics import Payload, Source, number_of, sinks_of, sources_of
@@ -272,10 +273,13 @@ def _is_refusal(code: Any) -> bool:
 def _tls_context(given: Any) -> ssl.SSLContext:
     options = given if isinstance(given, dict) else {}
     try:
+        for name in ("ca_file", "cert_file", "key_file"):
+            if options.get(name):
+                must_be_file(str(options[name]))
         context = ssl.create_default_context(cafile=options.get("ca_file") or None)
         if options.get("cert_file"):
             context.load_cert_chain(options["cert_file"], options.get("key_file") or None)
-    except OSError as error:  # also ssl.SSLError
+    except (OSError, Invalid) as error:  # also ssl.SSLError
         message = f"cannot use the certificates of parameters.tls: {error}"
         raise DeviceTrouble(message, hint="check ca_file, cert_file and key_file") from error
     if options.get("verify") is False:

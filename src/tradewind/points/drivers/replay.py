@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tradewind.clock import from_iso
+from tradewind.documents import bounded_lines, open_file
 from tradewind.errors import Invalid, Problem
 from tradewind.numerals import read_number
 
@@ -36,8 +38,8 @@ def read_replay(path: Path) -> Replay:
     problems: list[Problem] = []
     times: list[float] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file)
+        with open_file(path) as file:
+            rows = csv.reader(_text(bounded_lines(file, str(path))))
             head = [name.strip() for name in next(rows, [])]
             if "time" not in head:
                 hint = f"the first line of {path} must name a column time"
@@ -50,7 +52,7 @@ def read_replay(path: Path) -> Replay:
                 if len(problems) >= 100 or len(times) >= MAX_ROWS:
                     break
                 _take(row, line, clock, times, cells, problems)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (UnicodeDecodeError, csv.Error) as error:
         raise Invalid(f"cannot read {path}: {error}", code="bad_replay", hint="name a CSV file in UTF-8") from error
     if not times and not problems:
         problems.append(Problem("empty", str(path), "there is no line of values"))
@@ -59,6 +61,11 @@ def read_replay(path: Path) -> Replay:
     first = times[0]
     columns = {name: column for name, column in zip(head, cells, strict=True) if name != "time"}
     return Replay([time - first for time in times], columns)
+
+
+def _text(lines: Iterator[bytes]) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        yield line.decode("utf-8-sig" if number == 0 else "utf-8")
 
 
 def _take(
