@@ -31,6 +31,7 @@ from tradewind.flows.trigger_watch import TriggerWatch
 from tradewind.nodes import http_request, python_node  # its package registers the built-in nodes
 from tradewind.nodes.points import use_points
 from tradewind.points.sweep import PointSweep
+from tradewind.private_files import make_data_dir, tighten
 from tradewind.recovery.service import Recovery
 from tradewind.redis.connection import Link, ServerFacts, open_link, server_facts
 from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
@@ -207,6 +208,8 @@ class Station:
 async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterator[Station]:
     """Open Redis (the embedded one when no URL is set) and SQL for the block. Raises Unavailable, Conflict."""
     async with contextlib.AsyncExitStack() as stack:
+        if changed := await asyncio.to_thread(tighten, settings.data_dir):
+            log.warning("data_files_tightened", count=len(changed), first=str(changed[0]))
         link = await open_link(settings.redis, data_dir=settings.data_dir)
         stack.push_async_callback(link.close)
         await link.wait_ready(30)
@@ -216,7 +219,7 @@ async def open_station(settings: Settings, roles: frozenset[str]) -> AsyncIterat
         sql = None
         if "alarmsrv" in roles or (settings.tasks.archive and roles & {"scheduler", "api"}):
             if not settings.sql.url:
-                settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_data_dir(settings.data_dir)
             from tradewind.sql import open_sql  # heavy, and not every role needs it
 
             sql = await open_sql(settings.sql.url, settings.data_dir)

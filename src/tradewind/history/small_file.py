@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from tradewind.history.spool_disk import sync_folder
+from tradewind.private_files import make_folder
 
 
 def read_small(path: Path) -> bytes:
@@ -18,7 +19,7 @@ def read_small(path: Path) -> bytes:
 
 def write_small(path: Path, data: bytes) -> None:
     """Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

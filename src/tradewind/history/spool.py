@@ -26,6 +26,7 @@ from tradewind.history.spool_disk import SpoolFull, is_at, sync_folder, trouble
 from tradewind.history.spool_file import packed, read_heads, record, without_torn_tail
 from tradewind.history.spool_position import Dropped, Position
 from tradewind.history.spool_segment import Segment
+from tradewind.private_files import make_folder
 
 log = structlog.get_logger(__name__)
 #: A segment is closed at this size, or at an eighth of the bound.
@@ -189,7 +190,7 @@ class Spool:
     def _open(self) -> None:
         self._close()
         self._segments.clear()
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.folder)
         self._folder_lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._folder_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -19,6 +19,7 @@ from tradewind.clock import now_ms
 from tradewind.history.sample import MAX_TS_MS
 from tradewind.history.sink import SinkAway
 from tradewind.history.sqlite_columns import Damaged
+from tradewind.private_files import make_file, make_folder
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 #: Behind every time there can be.
@@ -84,7 +85,9 @@ class Files:
         """None: there is no such file, or it was never finished. Raises SinkAway, sqlite3.Error."""
         path = self.folder / name
         if create:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder)
+            with suppress(OSError):  # SQLite says what is wrong
+                make_file(path)  # what SQLite makes beside it gets the same rights
         elif not path.exists():
             return None
         uri = f"file:{quote(str(path.absolute()))}?mode={'rwc' if create else 'rw'}"

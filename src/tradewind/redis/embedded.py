@@ -23,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tradewind.errors import Conflict, NotFound, Unavailable
+from tradewind.private_files import UMASK, make_file
 from tradewind.redis.folder import ServerFolder
 
 log = logging.getLogger(__name__)
@@ -171,6 +172,7 @@ class Embedded:
         assert lock.fd is not None
         try:
             self.socket.unlink(missing_ok=True)
+            make_file(self.folder.log)
             with open(self.folder.log, "ab") as output:
                 process = subprocess.Popen(
                     [str(self._program), str(self.folder.config)],
@@ -179,6 +181,7 @@ class Embedded:
                     stderr=subprocess.STDOUT,
                     cwd=self.folder.path,
                     pass_fds=(lock.fd,),
+                    umask=UMASK,
                     start_new_session=True,  # Ctrl-C must reach the station only: it still needs the server to drain
                     preexec_fn=_die_with_parent(os.getpid()),
                 )

@@ -10,7 +10,9 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from tradewind.documents import short_name
 from tradewind.errors import Unavailable
+from tradewind.private_files import FOLDER, make_folder, write_text
 
 SOCKET_PATH_MAX = 107 if sys.platform == "linux" else 103
 LOG_MAX_BYTES = 5_000_000
@@ -21,7 +23,7 @@ CONFIG = """\
 # Written at each start; changes are lost.
 port 0
 unixsocket {socket}
-unixsocketperm 700
+unixsocketperm 600
 dir {folder}
 logfile {log}
 daemonize no
@@ -87,7 +89,8 @@ class ServerFolder:
     """`data_dir/redis`: redis.conf, server.log, server.lock, the AOF, and `socket`, which says where the socket is."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir.resolve()
+        self._given = data_dir
+        self.data_dir = Path(os.path.realpath(data_dir))  # unlike resolve it lets a loop of links be
         self.path = self.data_dir / "redis"
         self.config = self.path / "redis.conf"
         self.log = self.path / "server.log"
@@ -97,14 +100,13 @@ class ServerFolder:
 
     def create(self) -> None:
         try:
-            self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path.mkdir(mode=0o700, exist_ok=True)
-            self.path.chmod(0o700)
+            make_folder(self.path)
+            self.path.chmod(FOLDER)
             if self.log.exists() and self.log.stat().st_size > LOG_MAX_BYTES:
                 self.log.replace(self.log.with_suffix(".log.1"))
         except OSError as error:
             hint = "choose a folder that this user may write with --data-dir"
-            message = f"cannot use the data folder {self.data_dir}: {error}"
+            message = f"cannot use the data folder {short_name(self._given)}: {error.strerror}"
             raise Unavailable(message, code="data_dir", hint=hint) from error
 
     def socket(self) -> Path:
@@ -120,7 +122,7 @@ class ServerFolder:
         socket = self.path / "redis.sock"
         if len(os.fsencode(socket)) > SOCKET_PATH_MAX:
             socket = Path(tempfile.mkdtemp(prefix="tradewind-", dir="/tmp")) / "redis.sock"
-        self._socket_note.write_text(str(socket))
+        write_text(self._socket_note, str(socket))
         return socket
 
     def remove_socket(self) -> None:
@@ -134,8 +136,7 @@ class ServerFolder:
         text = CONFIG.format(
             socket=_quoted(socket), folder=_quoted(self.path), log=_quoted(self.log), appendfsync=appendfsync
         )
-        self.config.write_text(text)
-        self.config.chmod(0o600)
+        write_text(self.config, text)
 
     def log_tail(self, lines: int = 5) -> str:
         if not self.log.exists():

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from tradewind.errors import Invalid
+from tradewind.private_files import make_folder
 from tradewind.sql.faults import sql_errors
 from tradewind.sql.migrate import LOCK_WAIT_S, migrate_postgres, migrate_sqlite
 from tradewind.sql.probe import POSTGRES_WRITE, probe_sqlite
@@ -98,7 +99,7 @@ async def open_sql(url: str, data_dir: Path | None) -> Sql:
         if data_dir is None:
             raise Invalid("neither a SQL URL nor a data folder is given", code="bad_sql_url", hint=_HINT)
         with sql_errors("create the data folder", str(data_dir)):
-            await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(make_folder, data_dir)
         return await _open_sqlite(data_dir / "tradewind.db")
     parsed, dialect = _parse(url)
     if dialect == "postgresql":

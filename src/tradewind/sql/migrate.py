@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from tradewind.errors import Conflict, Unavailable
+from tradewind.private_files import make_file, tighten_database
 
 LOCK_WAIT_S = 120
 #: Any fixed number; it only has to differ from the advisory locks of other programs in the same PostgreSQL database.
@@ -50,7 +51,8 @@ def migrate_sqlite(path: Path) -> None:
     )
     # BEGIN IMMEDIATE alone is not enough: several processes switching a new file to WAL fail with "locked" at once.
     with _alembic, _file_lock(path.with_name(f"{path.name}.lock")):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # it holds secrets of definitions
+        make_file(path)  # it holds secrets of definitions; what SQLite makes beside it gets the same rights
+        tighten_database(path)
         with closing(sqlite3.connect(path, timeout=LOCK_WAIT_S)) as raw:
             raw.execute("PRAGMA journal_mode=WAL")
         with engine.begin() as connection:
@@ -92,7 +94,7 @@ def _upgrade(connection: Connection, where: str) -> None:
 @contextmanager
 def _file_lock(path: Path) -> Iterator[None]:
     # The file stays: removing it would let a third process lock a new one while a second holds the old.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         end = time.monotonic() + LOCK_WAIT_S
         while True:
