@@ -2,7 +2,8 @@
 
 `--map` records once which test runs which line (twice the time of the suite; `--map tests/tasks` records that folder
 alone, beside what is recorded of others; `-k` leaves tests out). Then each mutation is made in a copy of the tree and
-only the tests that run its line are run: first the nearest and quickest, and if none notices, more.
+only the tests that run its line are run: first the nearest and quickest, and if none notices, more. `--tests` names
+them instead, without a map.
 Results are kept in `.mutants/results.jsonl`: a run that was ended goes on where it was; what belongs to a file that has
 changed since is tried again. `explained.tsv` names survivors that change nothing, with the reason.
 """
@@ -23,7 +24,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -43,6 +44,8 @@ COPIED = ("src", "tests", "scripts", "docs", "examples", "bench", "deploy")
 GOALS = {"lua": 95, "pure": 95, "active": 90}
 #: (seconds of tests, number of tests): the first round, and the second for what survived it.
 ROUNDS = ((15.0, 40), (120.0, 250))
+#: How long tests that were named may take.
+NAMED_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def main() -> int:
     options = read_options()
     if options.map is not None:
         return record_maps(options.map or ["tests"], options.jobs, options.k)
-    if not any(MAP.glob("*/combined")):
+    if not options.tests and not any(MAP.glob("*/combined")):
         print("no map of tests yet: run `make mutants-map` first", file=sys.stderr)
         return 2
     sample = draw(options)
@@ -82,7 +85,7 @@ def main() -> int:
     todo = [m for m in sample if (m.id, sha(m.file)) not in known or (options.again and _survived(known, m))]
     print(f"{len(sample)} mutations in {len({m.file for m in sample})} files, {len(todo)} to try", flush=True)
     if todo and not options.report:
-        try_all(todo, options.jobs)
+        try_all(todo, options)
         known = read_results()
     return report([known[key] for m in sample if (key := (m.id, sha(m.file))) in known], len(sample))
 
@@ -98,9 +101,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="try what survived once more: the tests have changed")
     parser.add_argument("--report", action="store_true", help="try nothing, print what is known")
     parser.add_argument("--map", nargs="*", metavar="TESTS", help="record which test runs which line, then end (all)")
-    parser.add_argument(
-        "-k", default="", metavar="WORDS", help="with --map: only these tests, as pytest understands it"
-    )
+    parser.add_argument("--tests", nargs="+", default=[], help="run these for each mutation, not those of the map")
+    parser.add_argument("-k", default="", metavar="WORDS", help="with --map or --tests: only these, as for pytest")
     return parser.parse_args()
 
 
@@ -217,36 +219,47 @@ def end_group(pid: int) -> None:
 
 def noticed_by(tree: Tree, mutation: sites.Mutation, source: str, tests: Sequence[str], limit_s: float) -> str:
     """The test that fails with the mutation and passes without it, "" when there is none."""
-    left = list(tests)
-    while left:
+    passed_over: list[str] = []
+    while True:
         tree.write(mutation.file, mutation.apply(source))
         try:
-            by = tree.run(left, limit_s)
+            by = tree.run([*tests, *(f"--deselect={test}" for test in passed_over)], limit_s)
         finally:
             tree.write(mutation.file, source)
-        if not by or not tree.run([by] if by in left else left, limit_s):
+        is_test = "::" in by
+        if not by or not tree.run([by] if is_test else tests, limit_s):
             return by
-        left = [test for test in left if test != by] if by in left else []  # that one fails anyway: a busy machine
-    return ""
+        if not is_test or by in passed_over:
+            return ""
+        passed_over.append(by)  # it fails anyway: a busy machine
 
 
-def try_one(tree: Tree, tests_by_line: CoverageMap, mutation: sites.Mutation) -> Verdict:
-    source = (ROOT / mutation.file).read_text()
-    begun = time.monotonic()
+def rounds_of(tests_by_line: CoverageMap, mutation: sites.Mutation) -> Iterator[tuple[list[str], float]]:
+    """The tests to run one after the other, and how long each round may take."""
     tests = tests_by_line.tests_for(mutation)
-    result, by = ("survived", "") if tests else ("uncovered", "")
     for budget_s, most in ROUNDS:
         chosen = tests_by_line.within(tests, budget_s, most)
         tests = tests[len(chosen) :]
-        if chosen and (by := noticed_by(tree, mutation, source, chosen, limit_s=budget_s * 4 + 60)):
-            result = "noticed"
+        if chosen:
+            yield chosen, budget_s * 4 + 60
+
+
+def try_one(tree: Tree, rounds: Iterable[tuple[list[str], float]], mutation: sites.Mutation) -> Verdict:
+    source = (ROOT / mutation.file).read_text()
+    begun = time.monotonic()
+    result = by = ""
+    for tests, limit_s in rounds:
+        if by := noticed_by(tree, mutation, source, tests, limit_s):
             break
+        result = "survived"
+    result = "noticed" if by else result or "uncovered"
     group = sites.group(mutation.file, source)
     return Verdict(mutation, sha(mutation.file), group, result, by, time.monotonic() - begun)
 
 
-def try_all(todo: list[sites.Mutation], jobs: int) -> None:
-    tests_by_line = CoverageMap(ROOT, MAP)
+def try_all(todo: list[sites.Mutation], options: argparse.Namespace) -> None:
+    jobs, tests_by_line = options.jobs, CoverageMap(ROOT, MAP)
+    named = [([*options.tests, "-k", options.k], NAMED_S)] if options.tests else None
     trees = [Tree(number) for number in range(jobs)]
     free = list(trees)
     lock = threading.Lock()
@@ -257,7 +270,7 @@ def try_all(todo: list[sites.Mutation], jobs: int) -> None:
         with lock:
             tree = free.pop()
         try:
-            verdict = try_one(tree, tests_by_line, mutation)
+            verdict = try_one(tree, named or rounds_of(tests_by_line, mutation), mutation)
         finally:
             with lock:
                 free.append(tree)

@@ -62,6 +62,8 @@ class CoverageMap:
         """The tests that can notice it, in the order in which to try them."""
         if mutation.file.endswith(".lua"):
             tests = frozenset().union(*(self.tests_of(*place) for place in script_calls(self._root, mutation.file)))
+            named = {str(path.relative_to(self._root)) for path in tests_that_name(self._root, mutation.file)}
+            tests |= {test for test in self.seconds if test.partition("::")[0] in named and test not in self.failed}
         else:
             tests = self.tests_of(mutation.file, mutation.line)
         return sorted(tests, key=lambda test: (self._cost(test, mutation.file), test))
@@ -89,15 +91,27 @@ class CoverageMap:
         return chosen
 
 
-@cache
-def script_calls(root: Path, file: str) -> tuple[tuple[str, int | None], ...]:
-    """Places in Python that name the script, or one of the scripts that include it."""
+def _quoted(root: Path, file: str) -> re.Pattern[str]:
+    """The name of a script, or of one of those that include it, in quotes."""
     room, name = file.split("/")[2], Path(file).stem
     names = {name}
     for script in root.glob("src/tradewind/*/lua/*.lua"):
         if re.search(rf"^-- include: (?:{room}/)?{name}$", script.read_text(), re.M):
             names.add(script.stem)
-    pattern = re.compile(rf"[\"'](?:{'|'.join(sorted(names))})[\"']")
+    return re.compile(rf"[\"'](?:{'|'.join(sorted(names))})[\"']")
+
+
+@cache
+def tests_that_name(root: Path, file: str) -> tuple[Path, ...]:
+    """Files of tests that run the script by themselves."""
+    pattern = _quoted(root, file)
+    return tuple(path for path in sorted(root.glob("tests/**/test_*.py")) if pattern.search(path.read_text()))
+
+
+@cache
+def script_calls(root: Path, file: str) -> tuple[tuple[str, int | None], ...]:
+    """Places in Python that name the script, or one of the scripts that include it."""
+    pattern = _quoted(root, file)
     return tuple(
         (str(path.relative_to(root)), number)
         for path in sorted(root.glob("src/tradewind/**/*.py"))

@@ -83,8 +83,9 @@ async def test_slots_are_punctual(station: Engine) -> None:
     await station.flows.stop(flow_id)
     raw = [await station.hash(station.keys.cycle(flow_id, n)) for n in range(3, 18)]
     late = [int(cycle["start_ms"]) - int(cycle["slot_ms"]) for cycle in raw]
-    assert min(late) >= 0
-    assert statistics.median(late) <= 100 + 4 * statistics.median(plain), f"{sorted(late)} beside {sorted(plain)}"
+    told = f"{sorted(late)} beside {sorted(plain)}"
+    assert 0 <= min(late) <= 100 + 2 * statistics.median(plain), told
+    assert statistics.median(late) <= 100 + 4 * statistics.median(plain), told
 
 
 async def test_a_slot_is_told_in_the_status(station: Engine) -> None:

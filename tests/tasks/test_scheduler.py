@@ -7,13 +7,15 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from statistics import median
 
 import pytest
 
+from tests.servers import Server
 from tests.tasks.room import Room, ending
 from tradewind.clock import FakeClock, now_ms
-from tradewind.redis.connection import Link
-from tradewind.settings import SchedulerSettings, Settings
+from tradewind.redis.connection import Link, open_link
+from tradewind.settings import RedisSettings, SchedulerSettings, Settings
 from tradewind.sql import open_sql
 from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.leader_store import LeaderStore
@@ -100,6 +102,38 @@ async def test_delayed_tasks_and_retries_come_in_time(real: Room) -> None:
         while (again := (await worker.take(50, wait_s=3))) and again[0].attempt == 1:
             pass
         assert again[0].id == taken[0].id and 0.25 < time.monotonic() - began < 1.5
+
+
+async def test_periodic_and_delayed_tasks_are_punctual(redis_7: Server, key_prefix: str) -> None:
+    """Measured against a clock that does nothing but wait for the same moments and ask Redis once: a busy machine makes
+    all of them late."""
+    link = await open_link(RedisSettings(url=redis_7.url))
+    room = Room(link, Settings(key_prefix=key_prefix), ServersClock())
+    async with scheduling(room):
+        worker = await room.join(capacity=50)
+        first = now_ms() // 200 * 200 + 400
+        await ScheduleStore(room.plane).set(Schedule("s", "later", every_ms=200))
+        ids = [await room.submit(delay_s=(first + 200 * k - now_ms()) / 1000) for k in range(8)]
+        delayed: dict[str, int] = {}
+
+        async def take() -> None:
+            while len(delayed) < len(ids):
+                for taken in await worker.take(50, wait_s=1):
+                    delayed[taken.id] = now_ms() - (first + 200 * ids.index(taken.id))
+
+        taking, plain = asyncio.create_task(take()), []
+        for k in range(8):
+            await asyncio.sleep((first + 200 * k - now_ms()) / 1000)
+            await room.redis.ping()
+            plain.append(now_ms() - (first + 200 * k))
+        await asyncio.wait_for(taking, 5)
+        tasks = (await room.look()).tasks
+        periodic = [int(task["at"]) - int(name[2:]) for name, task in tasks.items() if name.startswith("s_")]
+    await link.close()
+    assert len(periodic) >= 3  # after a pause only the latest slot is fired
+    for late in (sorted(periodic), sorted(delayed.values())):
+        told = f"{late} beside {sorted(plain)}"
+        assert -1 <= late[0] <= 100 + 2 * median(plain) and median(late) <= 100 + 4 * median(plain), told
 
 
 async def test_lost_worker_is_evicted_and_its_work_goes_on(real: Room) -> None:
