@@ -63,8 +63,10 @@ async def test_only_a_change_changes(store: ChannelStore) -> None:
 async def test_removal(store: ChannelStore) -> None:
     await store.put([channel(1), channel(2), channel(3)])
     assert await store.remove(["1", "3", "4"]) == ["1", "3"]
+    word = await store.word()
     assert await store.remove(["1"]) == []
     assert await store.remove([]) == []
+    assert await store.word() == word, "nothing has changed: nobody reads all of it again"
     assert list(await store.versions()) == ["2"]
     assert [one.id for one in await store.list()] == ["2"]
 

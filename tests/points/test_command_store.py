@@ -21,8 +21,10 @@ from tradewind.points.command_record import (
     Result,
     new_command_id,
 )
-from tradewind.points.command_store import KEEP_MS, MAX_WAITING, OVERRUN_MS, CommandStore
+from tradewind.points.command_store import KEEP_MS, MAX_WAITING, OVERRUN_MS, CommandStore, Effect
+from tradewind.points.owed import owed_text
 from tradewind.points.plane import PointPlane
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings, Settings
 
@@ -277,6 +279,49 @@ async def test_a_failure_changes_no_value(store: CommandStore, clock: FakeClock,
         assert effect is None and found == []
     assert await store.plane.redis.exists(store.plane.keys.model_values("power_calc", "control")) == 0
     assert (await store.of_model("power_calc"))[0].actual == 12.5
+
+
+async def test_what_the_board_must_show_is_kept_until_it_shows_it(store: CommandStore, clock: FakeClock) -> None:
+    """Whoever would have shown it may be killed in between."""
+
+    async def pending() -> list[Effect]:
+        return await store.effects(now_ms=clock.ms + 60_000)
+
+    first = await put(store)
+    done = await store.finish(await take(store), DONE)
+    second = await put(store, "7.0", address="comsrv:1001:a:40002")
+    unsure = await store.finish(await take(store), Outcome(CommandStatus.TIMEOUT, Result.UNKNOWN, "no answer"))
+    assert done is not None and unsure is not None
+    assert {effect.command_id: effect.value for effect in await pending()} == {first: 55.5, second: None}
+    await store.settled([done, unsure])
+    assert await pending() == []
+    clock.advance(1)
+    assert await store.read_back(unsure.address, first, 6.5) is None, "it is another one that left it unknown"
+    known = await store.read_back(unsure.address, second, 6.5)
+    assert known is not None and known.value == 6.5 and await pending() == [known]
+    await store.settled([unsure])
+    assert await pending() == [known], "something newer has come in its place"
+    await store.settled([known])
+    assert await pending() == [] and await store.unsure("1001") == {}
+
+
+@pytest.mark.parametrize("value", [0.0, None])
+async def test_what_is_owed_is_released_or_dismissed(
+    store: CommandStore, clock: FakeClock, value: float | None
+) -> None:
+    channel = ChannelSpec("1001", points=(PointSpec(Kind.CONTROL, "30001", control_type="pulse", pulse_ms=50),))
+    command_id = await put(store, "1.0", address="comsrv:1001:c:30001", model=("channel_1001", "c_30001"))
+    text = owed_text(channel, channel.points[0], 0.0, 0.0, clock.ms)
+    await store.owe(await take(store), text, 1000)
+    (owed,) = await store.owed("1001")
+    assert (owed.command_id, owed.value, await store.owed("1002")) == (command_id, 0.0, [])
+    shown = await store.owed_done(owed, value=value, message="so", who="ann")
+    assert await store.owed() == [] and await store.owed_done(owed, value=value) is None
+    journal = (await store.journal(1))[0]
+    assert (journal["to"], journal["who"]) == ("dismissed" if value is None else "released", "ann")
+    pending = await store.effects(now_ms=clock.ms + 60_000)
+    assert pending == ([] if value is None else [shown])
+    assert await store.plane.redis.xlen(store.plane.keys.faults()) == 0, "no alarm was raised, so none is cleared"
 
 
 async def test_a_selection_belongs_to_one_owner_and_one_value(store: CommandStore, clock: FakeClock) -> None:

@@ -263,6 +263,25 @@ async def test_reaped_and_cancelled_attempts_wake_the_leader(room: Room) -> None
     assert await room.redis.llen(room.keys.wake()) == 1
 
 
+@pytest.mark.parametrize("waiting", ["high", "normal", "parked", "retry", "nothing"])
+async def test_an_end_wakes_the_leader_when_something_waits_for_the_slot(room: Room, waiting: str) -> None:
+    worker = await room.join(capacity=1)
+    await room.submit()
+    (taken,) = await room.start(worker)
+    if waiting in ("high", "normal", "parked"):
+        await room.submit(priority="normal" if waiting == "parked" else waiting)
+    if waiting == "parked":
+        await room.join("idle", ["x"])
+        await room.assign()
+        assert "queue:normal" not in await room.names()
+    await room.redis.delete(room.keys.wake())
+    is_retry = waiting == "retry"
+    await worker.finish([ending(taken, "RETRYING", delay_ms=60_000) if is_retry else ending(taken)])
+    assert await room.redis.llen(room.keys.wake()) == (0 if waiting == "nothing" else 1)
+    round_ = await (await room.leader()).assign(10)
+    assert (round_.assigned, round_.next_ms) == ((0, room.clock.ms + 60_000) if is_retry else (waiting != "nothing", 0))
+
+
 async def test_plane_with_the_servers_clock_asks_it(link: Link, key_prefix: str) -> None:
     plane = Plane(link, Settings(key_prefix=key_prefix))
     seconds, _ = await link.client.time()

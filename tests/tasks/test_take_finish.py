@@ -96,6 +96,8 @@ async def test_a_worker_runs_one_last_chance_at_a_time(make_room: Callable[..., 
         assert len(await start(await room.join())) == 3
         room.clock.advance(11)
         await (await room.leader()).evict("w1")
+    due = [int((await room.fields(task_id))["due"]) - room.clock.ms for task_id in ids]
+    assert sorted(due) == [0, 666, 1333], "spread over two seconds, so that they meet different workers"
     worker = await room.join()
     (tried,) = await start(worker)
     assert tried.stalls == 2 and await start(worker) == []
@@ -183,7 +185,12 @@ async def test_overdue_attempt_is_ended_by_the_leader(room: Room) -> None:
     leader = await room.leader()
     assert await leader.reap("w1") == 0
     room.clock.advance(2)
-    assert await leader.reap("w1") == 2
+    async with room.plane.link.new_client() as client, client.pubsub() as control:
+        await control.subscribe(room.keys.control("w1"))
+        assert (await control.get_message(timeout=5))["type"] == "subscribe"
+        assert await leader.reap("w1") == 2
+        told = [(await control.get_message(timeout=5))["data"].decode() for _ in range(2)]
+    assert told == [f"cancel:{once}", f"cancel:{twice}"], "it is to stop them"
     assert [await room.status(once), await room.status(twice)] == ["TIMEOUT", "RETRYING"]
     assert await worker.finish([ending(t) for t in taken]) == [0, 0]
 
