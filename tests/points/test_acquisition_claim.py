@@ -320,6 +320,41 @@ async def test_a_request_to_reload_reaches_the_process_that_polls(site: Site) ->
         await site.until(is_reloaded_again, "second reload")
 
 
+async def test_shares_requests_and_what_is_beyond_the_share_step_by_step(site: Site) -> None:
+    keys, lease, free_ms, channels = site.plane.keys, 1000, 1500, ["1", "2", "3", "4"]
+    names = [keys.channel_owners(), keys.channel_pollers(), keys.channel_claims()]
+
+    async def claim(owner: str, now: int) -> tuple[list[int], list[int]]:
+        """Share, asks, beyond it here and everywhere; then 0 not ours, 1 ours, 2 asked for by another."""
+        found = await site.plane.home.scripts.run("channel_claim", names, [now, owner, lease, free_ms, *channels])
+        return found[:4], found[4:]
+
+    async def let_go(*ids: str) -> None:
+        await site.plane.redis.hdel(keys.channel_owners(), *ids)
+
+    assert await claim("a", 10_000) == ([4, 0, 0, 0], [1, 1, 1, 1])
+    assert await claim("b", 10_100) == ([2, 1, 0, 0], [0, 0, 0, 0])
+    assert await claim("a", 10_200) == ([2, 0, 0, 0], [2, 2, 1, 1])
+    await let_go("1", "2")
+    assert await claim("a", 10_300) == ([2, 0, 0, 0], [0, 0, 1, 1]), "free, but beyond the share"
+    assert await claim("b", 10_400) == ([2, 0, 0, 0], [1, 1, 0, 0])
+    assert await claim("a", 10_500) == ([2, 0, 0, 0], [0, 0, 1, 1])
+    await let_go("1")
+    for now in (10_600, 11_500):
+        await claim("b2", now)  # lives, and claims nothing that it could have
+        await let_go("1", "2")
+        await site.plane.redis.hset(keys.channel_owners(), mapping={"1": ":10600", "2": ":10600"})
+        assert await claim("a", now) == ([2, 0, 0, 0], [0, 0, 1, 1])
+    await claim("b2", 12_090)
+    await site.plane.redis.hset(keys.channel_owners(), mapping={"1": ":10600", "2": "b2:13090"})
+    assert await claim("a", 12_100) == ([2, 0, 1, 1], [1, 0, 1, 1]), "nobody has claimed it for long"
+    assert await claim("b2", 12_200) == ([2, 1, 0, 1], [0, 1, 0, 0])
+    await let_go("1")
+    assert await claim("b2", 12_300) == ([2, 0, 0, 1], [1, 1, 0, 0])
+    assert await claim("a", 12_400) == ([2, 0, 0, 0], [0, 0, 1, 1])
+    assert await claim("b2", 12_500) == ([2, 0, 0, 0], [1, 1, 0, 0]), "told at once that nobody has more"
+
+
 def test_owners_differ(site: Site) -> None:
     engines = [Acquisition(site.plane, site.board, site.store) for _ in range(2)]
     assert engines[0].owner != engines[1].owner
