@@ -21,6 +21,7 @@ from tests.models.examples import total
 from tests.points.opcua_server import opcua_server
 from tests.points.site import Site
 from tests.rules.rule_room import RuleRoom, rule
+from tests.tasks.workshop import eventually
 from tradewind.clock import Clock, now_ms
 from tradewind.models.engine import ModelEngine
 from tradewind.models.store import ModelStore
@@ -28,6 +29,7 @@ from tradewind.points import channel_runner
 from tradewind.points.board import Board
 from tradewind.points.driver import Deliver, Driver
 from tradewind.points.driver_registry import DriverRegistry
+from tradewind.points.drivers.mqtt import MqttDriver
 from tradewind.points.feed import FeedEntry, FeedReader
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Reading
 from tradewind.redis.connection import Link, open_link
@@ -100,6 +102,52 @@ async def test_300_messages_with_their_own_times_are_300_samples(
     assert not any(entry.is_late for entry in found)
     assert (await site.values("1001"))["1"].ts == start + 299
     await room.plane.close()
+
+
+async def test_a_burst_during_reloads_arrives_whole_where_the_broker_keeps_the_session(
+    site: Site, broker: servers.Server, key_prefix: str
+) -> None:
+    """What the former connection had taken is written, what came between the two waits at the broker."""
+    start, topic = now_ms() - 10_000, f"{key_prefix}dev"
+    timed = PointSpec(M, "1", mapping={"topic": topic, "json_path": "v", "timestamp_path": "ts"})
+    kept = {"client_id": key_prefix, "clean_session": False}
+    await site.store.put([mqtt_channel(broker, timed, **kept)])
+    async with site.running() as acquisition:
+        await site.online("1001")
+        async with aiomqtt.Client("127.0.0.1", broker.port) as device:
+            for at in range(900):
+                await device.publish(topic, json.dumps({"v": at % 7, "ts": start + at}), qos=1)
+                if at % 150 == 149:
+                    acquisition.reload("1001")
+
+        async def has_last() -> bool:
+            found = (await site.values("1001")).get("1")
+            return found is not None and found.ts == start + 899
+
+        await site.until(has_last, "the last of 900 messages")
+    found = {entry.ts_ms for entry in await entries(site) if entry.data}
+    assert len(found) == 900, f"{900 - len(found)} are lost"
+    no_name = mqtt_channel(broker, timed, clean_session=False)
+    assert [problem.path for problem in DriverRegistry().check(no_name)] == ["parameters.client_id"]
+
+
+async def test_messages_that_a_driver_had_taken_when_it_was_closed_are_handed_over(broker: servers.Server) -> None:
+    driver, got = MqttDriver(mqtt_channel(broker)), list[Reading]()
+    await driver.connect()
+    listening = asyncio.create_task(driver.listen(got.extend))
+    await asyncio.sleep(0)
+    async with aiomqtt.Client("127.0.0.1", broker.port) as device:
+        await device.publish("dev", json.dumps({"v": 1, "ts": 5}), qos=1)
+        await eventually(lambda: got, "the first message")
+        listening.cancel()
+        await asyncio.wait([listening])
+        for at in range(50):
+            await device.publish("dev", json.dumps({"v": at, "ts": 1000 + at}), qos=1)
+    assert driver._client is not None
+    inbox = driver._client._queue
+    await eventually(lambda: inbox.qsize() == 50, "50 messages")
+    await driver.close()
+    assert [reading.raw for reading in got[1:]] == list(range(50))
 
 
 async def test_a_queue_of_50_changes_of_an_opcua_node_arrives_whole(site: Site) -> None:

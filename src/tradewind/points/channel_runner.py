@@ -121,6 +121,9 @@ class ChannelRunner:
             with contextlib.suppress(Exception):  # close never raises, says the contract; here it may
                 async with asyncio.timeout(self._timeout_s + GRACE_S):
                     await driver.close()
+            self._count_losses(driver)
+            if not driver.is_polled:  # what it had taken from the device and not handed over yet
+                await self._write_delivered()
 
     # polled protocols
 

@@ -34,7 +34,7 @@ _TLS: Final = ("ca_file", "cert_file", "key_file", "verify")
 PARAMETERS: Final = (
     "host", "port", "username", "password", "client_id", "keepalive_s", "tls", "topic", "qos", "retain", "json_path",
     "timestamp_path", "payload", "write_topic", "write_payload", "retained", "status_topic",
-    "status_online", "status_offline", "max_payload_bytes",
+    "status_online", "status_offline", "max_payload_bytes", "clean_session",
 )  # fmt: skip
 
 
@@ -59,7 +59,8 @@ class MqttDriver(Driver):
     write_payload, retain. `retained`: what a retained message without a time of its own is worth (good, uncertain,
     ignore; default uncertain). `status_topic`: where the device, or its last will, says whether it is online, in words
     like online and offline, or in those of status_online and status_offline. `max_payload_bytes` 65536, at most 1 MB:
-    larger messages are refused and counted.
+    larger messages are refused and counted. `clean_session` false, with a client_id: the broker keeps what comes at QoS
+    1 and 2 while the channel is reloaded, the connection lost or the station away.
     """
 
     protocol: ClassVar[str] = "mqtt"
@@ -86,6 +87,7 @@ class MqttDriver(Driver):
         self._answers: dict[tuple[str, str], Reading] = {}
         self._refused: list[PointSpec] = []
         self._client: aiomqtt.Client | None = None
+        self._deliver: Deliver | None = None
 
     @classmethod
     def check(cls, channel: ChannelSpec) -> list[Problem]:
@@ -96,6 +98,12 @@ class MqttDriver(Driver):
         problems += whole_numbers(given, bounds)
         if given.get("retained", "good") not in _RETAINED:
             problems.append(Problem("bad_value", "parameters.retained", f"give one of {', '.join(_RETAINED)}"))
+        is_clean = given.get("clean_session", True)
+        if not isinstance(is_clean, bool):
+            problems.append(Problem("bad_value", "parameters.clean_session", "give true or false"))
+        elif not is_clean and not given.get("client_id"):
+            hint = "the broker keeps messages for a name: give one that no other client has"
+            problems.append(Problem("missing", "parameters.client_id", hint))
         problems += unknown_names(given, PARAMETERS)
         tls = given.get("tls")
         if isinstance(tls, dict):
@@ -115,6 +123,7 @@ class MqttDriver(Driver):
             username=given.get("username") or None,
             password=given.get("password") or None,
             identifier=given.get("client_id") or None,
+            clean_session=given.get("clean_session") is not False,
             keepalive=int(given.get("keepalive_s") or 15),
             timeout=self._timeout_s / 2,
             tls_context=await asyncio.to_thread(_tls_context, tls) if tls else None,
@@ -136,7 +145,7 @@ class MqttDriver(Driver):
 
     async def listen(self, deliver: Deliver) -> None:
         client = self._connected()
-        inbox: Any = client._queue  # aiomqtt does not tell what it discards
+        self._deliver = deliver
         try:
             if self._refused:
                 deliver([_nothing(point) for point in self._refused])
@@ -146,15 +155,21 @@ class MqttDriver(Driver):
                 while len(messages) and len(batch) < BATCH and size < BATCH_BYTES:
                     batch.append(await anext(messages))
                     size += _size(batch[-1])
-                readings, is_back = self._readings(batch)
-                self.dropped = inbox.lost
-                if readings:
-                    deliver(readings)
+                is_back = self._hand_over(client, batch)
                 if is_back:  # what is retained comes again to whoever subscribes again
                     await self._subscribe(client)
         except aiomqtt.MqttError as error:
             raise self._trouble(f"is gone: {error}") from error
         raise self._trouble("closed the connection")
+
+    def _hand_over(self, client: aiomqtt.Client, messages: Iterable[aiomqtt.Message]) -> bool:
+        """True when the device has come back."""
+        readings, is_back = self._readings(messages)
+        inbox: Any = client._queue  # aiomqtt does not tell what it discards
+        self.dropped = inbox.lost
+        if readings and self._deliver is not None:
+            self._deliver(readings)
+        return is_back
 
     async def write(self, point: PointSpec, raw: float) -> None:
         sink = self._sinks.get((point.kind, point.id))
@@ -180,6 +195,8 @@ class MqttDriver(Driver):
             with contextlib.suppress(aiomqtt.MqttError, TimeoutError, OSError, RuntimeError):
                 async with asyncio.timeout(self._timeout_s):
                     await client.__aexit__(None, None, None)
+            inbox: Any = client._queue
+            self._hand_over(client, [inbox.get_nowait() for _ in range(inbox.qsize())])  # the broker knows them taken
 
     def _connected(self) -> aiomqtt.Client:
         if self._client is None:
@@ -213,7 +230,7 @@ class MqttDriver(Driver):
                 continue
             if topic == self._status_topic:
                 was_offline, self._is_offline = self._is_offline, self._says_offline(payload)
-                is_back = was_offline and not self._is_offline
+                is_back = (is_back or was_offline) and not self._is_offline
                 if self._is_offline:
                     readings += [_nothing(source.point) for source in self._sources]
             sources = self._exact.get(topic, [])

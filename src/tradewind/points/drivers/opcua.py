@@ -75,6 +75,7 @@ class OpcUaDriver(Driver):
         self._nodes: dict[tuple[str, str], Node] = {}
         self._types: dict[tuple[str, str], ua.VariantType] = {}
         self._waiting: deque[Reading] = deque()
+        self._deliver: Deliver | None = None
         self._news = asyncio.Event()
         self._lost = ""
         self._points: dict[ua.NodeId, list[PointSpec]] = defaultdict(list)
@@ -119,6 +120,7 @@ class OpcUaDriver(Driver):
             raise self._trouble(f"does not let us in: {said(error)}") from error
 
     async def listen(self, deliver: Deliver) -> None:
+        self._deliver = deliver
         client, given = self._connected(), self.channel.parameters
         interval = float(given.get("publishing_interval_ms") or 500)
         read = [p for p in self.channel.points if p.kind in (Kind.MEASUREMENT, Kind.SIGNAL)]
@@ -227,6 +229,9 @@ class OpcUaDriver(Driver):
         client, self._client = self._client, None
         if client is not None:
             await self._leave(client)
+        if self._waiting and self._deliver is not None:  # the server knows them taken
+            self._deliver(list(self._waiting))
+            self._waiting.clear()
 
     async def _leave(self, client: Client) -> None:
         with contextlib.suppress(Exception):
