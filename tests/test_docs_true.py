@@ -118,8 +118,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StationProcess]:
 
 def test_the_functions_of_the_readme_run(shop: StationProcess) -> None:
     with tradewind.connect(shop.url) as tw:
-        sent = tw.submit("send_email", "a@b.c", subject="hi")
-        assert sent.result(timeout=20) == "sent 'hi' to a@b.c"
+        sent = tw.submit("send_email", "ada@example.com", subject="hi")
+        assert sent.result(timeout=20) == "sent 'hi' to ada@example.com"
         assert sent.view()["max_attempts"] == 4
         assert sent.view()["timeout_s"] == 30
         assert tw.submit("crunch", 1000).result(timeout=20) == sum(i * i for i in range(1000))
@@ -134,13 +134,16 @@ def test_the_program_of_the_readme_runs(shop: StationProcess, capsys: pytest.Cap
     there: dict[str, Any] = {}
     exec(compile(text, "README.md", "exec"), there)
     asyncio.run(there["main"]())
-    assert capsys.readouterr().out.splitlines() == ["sent 'hi' to a@b.c", str(sum(i * i for i in range(1_000_000)))]
+    assert capsys.readouterr().out.splitlines() == [
+        "sent 'hi' to ada@example.com",
+        str(sum(i * i for i in range(1_000_000))),
+    ]
 
 
 def test_the_command_of_the_readme_runs(shop: StationProcess, capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = [line for line in commands() if line.startswith("tradewind task submit send_email --kwargs")]
     assert main([*shlex.split(line)[1:], "--url", shop.url]) == 0
-    assert "sent 'hi' to a@b.c" in capsys.readouterr().out
+    assert "sent 'hi' to ada@example.com" in capsys.readouterr().out
 
 
 def test_the_periodic_task_of_the_readme_is_scheduled(shop: StationProcess, capsys: pytest.CaptureFixture[str]) -> None:

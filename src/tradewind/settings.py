@@ -33,7 +33,7 @@ from tradewind.problems import closest
 
 DEFAULT_FILE = Path("tradewind.toml")
 MAX_FILE_BYTES = 1_000_000
-# Kubernetes puts TRADEWIND_API_PORT=tcp://10.0.0.1:8400 and the like into every pod beside a service of that name.
+# Kubernetes puts TRADEWIND_API_PORT=tcp://192.0.2.1:8400 and the like into every pod beside a service of that name.
 _INJECTED = re.compile(r"_service_(host|port\w*)$|_port_\d+_(tcp|udp)\w*$")
 
 

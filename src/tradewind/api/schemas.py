@@ -186,7 +186,7 @@ SCHEMAS: dict[str, Schema] = {
             "types": WORDS,
             "labels": WORDS,
         },
-        {"id": "mailer", "address": "http://10.0.0.7:9000", "capacity": 10, "types": ["send_email"], "labels": []},
+        {"id": "mailer", "address": "http://192.0.2.7:9000", "capacity": 10, "types": ["send_email"], "labels": []},
         ["id", "address", "types"],
     ),
     "Registration": object_of(

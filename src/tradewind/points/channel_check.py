@@ -221,7 +221,7 @@ def _mapping(raw: Mapping[str, Any], name: str, bad: Add) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        bad("not_an_object", name, "give an object such as {host: 10.0.0.5}")
+        bad("not_an_object", name, "give an object such as {host: 192.0.2.5}")
         return {}
     if codec.has_non_finite(value):
         bad("not_finite", name, "give finite numbers only")

@@ -85,7 +85,7 @@ class OpcUaDriver(Driver):
         given, problems = channel.parameters, []
         endpoint = given.get("endpoint")
         if not isinstance(endpoint, str) or not endpoint.startswith("opc.tcp://"):
-            problems.append(Problem("missing", "parameters.endpoint", "name it like opc.tcp://192.168.1.20:4840"))
+            problems.append(Problem("missing", "parameters.endpoint", "name it like opc.tcp://192.0.2.20:4840"))
         bounds = {"publishing_interval_ms": (10, 3_600_000), "sampling_interval_ms": (0, 3_600_000)}
         problems += whole_numbers(given, bounds | {"queue_size": (1, 10_000)})
         problems += unknown_names(given, PARAMETERS)
