@@ -111,14 +111,14 @@ def decode_strictly(data: bytes) -> Any:
     try:
         value = _decode_pieces(data)
     except RecursionError as error:
-        raise _too_deep() from error
+        raise _too_deep("JSON") from error
     except UnicodeDecodeError as error:
         raise _bad_json("there is text that is not UTF-8", "send UTF-8, without lone surrogates") from error
     except msgspec.DecodeError as error:
         raise _malformed(data, str(error)) from error
     except ValueError as error:  # more digits than Python reads
         raise _bad_json("a number is out of range", "send whole numbers of at most 64 bits") from error
-    _check_tree(value, has_long_numbers=_LONG_NUMBER.search(data) is not None)
+    check_tree(value, "JSON", has_odd_numbers=_LONG_NUMBER.search(data) is not None)
     return value
 
 
@@ -183,11 +183,13 @@ def _check_names(data: bytes, parts: Mapping[str, msgspec.Raw]) -> None:
         json.loads(data, object_pairs_hook=_no_doubles)
 
 
-def _check_tree(value: Any, *, has_long_numbers: bool) -> None:
+def check_tree(value: Any, kind: str, *, has_odd_numbers: bool = True) -> None:
+    """Raises Refused when it is nested too deeply, or has a number that not everybody can keep. `kind`: JSON or YAML;
+    `has_odd_numbers`: whether there may be any."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        if has_long_numbers and any(type(item) is int and item not in _INT_RANGE for item in level):
-            raise _bad_json("a number is out of range", "send whole numbers of at most 64 bits, or send text")
+        if has_odd_numbers and any(_is_odd(item) for item in level):
+            raise _bad_body(kind, "a number is out of range", "send whole numbers of at most 64 bits, or send text")
         level = [
             inner
             for item in level
@@ -196,7 +198,11 @@ def _check_tree(value: Any, *, has_long_numbers: bool) -> None:
         ]
         if not level:
             return
-    raise _too_deep()
+    raise _too_deep(kind)
+
+
+def _is_odd(item: Any) -> bool:
+    return item not in _INT_RANGE if type(item) is int else type(item) is float and not math.isfinite(item)
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> None:
@@ -224,12 +230,16 @@ def _malformed(data: bytes, message: str) -> Refused:
     return _bad_json(what, hint)
 
 
-def _too_deep() -> Refused:
-    return _bad_json("it is nested too deeply", f"nest at most {MAX_DEPTH} levels")
+def _too_deep(kind: str) -> Refused:
+    return _bad_body(kind, "it is nested too deeply", f"nest at most {MAX_DEPTH} levels")
 
 
 def _bad_json(what: str, hint: str) -> Refused:
-    return Refused(400, f"the body is not valid JSON: {what}", code="bad_json", hint=hint)
+    return _bad_body("JSON", what, hint)
+
+
+def _bad_body(kind: str, what: str, hint: str) -> Refused:
+    return Refused(400, f"the body is not valid {kind}: {what}", code=f"bad_{kind.lower()}", hint=hint)
 
 
 async def read_object(request: Request, max_bytes: int, known: frozenset[str]) -> dict[str, Any]:

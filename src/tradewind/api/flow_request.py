@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
-from tradewind.api.body import check_object, read_bytes, read_json, read_json_or_none
+from tradewind.api.body import check_object, check_tree, read_bytes, read_json, read_json_or_none
 from tradewind.api.errors import Refused
 from tradewind.errors import Invalid, Problem
 from tradewind.flows.starting import MODES, RunRequest
-from tradewind.flows.syntax_text import read_text
+from tradewind.flows.syntax_text import read_any
 from tradewind.ids import is_id
 
 YAML_TYPES = ("application/yaml", "text/yaml", "application/x-yaml", "text/x-yaml")
@@ -21,17 +21,22 @@ _RUN_FIELDS = frozenset({"signals", "node", "mode", "from_cycle", "again", "run_
 
 
 async def read_definition(request: Request, max_bytes: int) -> Any:
-    """The document of a flow, not checked. Raises Refused, and Invalid for YAML that is no object."""
+    """The document of a definition, JSON or YAML, not checked: any value, an object or not. Raises Refused."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in YAML_TYPES:
         return await read_json(request, max_bytes)
     data = await read_bytes(request, max_bytes)
+    return await asyncio.to_thread(_read_yaml, data)  # a long one takes seconds
+
+
+def _read_yaml(data: bytes) -> Any:
+    """YAML can say what JSON cannot; what could not be answered or stored as JSON is refused."""
     try:
-        return await asyncio.to_thread(read_text, data, "body.yaml")  # a long one takes seconds
+        document = read_any(data, "body.yaml")
     except Invalid as error:
-        if error.code == "not_an_object":
-            raise
         raise Refused(400, error.message, code=error.code, hint=error.hint, problems=error.problems) from error
+    check_tree(document, "YAML")
+    return document
 
 
 def path_id(request: Request, name: str = "id") -> str:

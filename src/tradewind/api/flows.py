@@ -115,7 +115,7 @@ class FlowRoutes:
                 "POST", f"{one}/webhook", self.webhook, "Start a cycle by an event from outside",
                 {201: ("The cycle", "CycleStarted"), 404: UNKNOWN, 409: ("It takes no webhook", "Error"), 422: BAD},
                 TAG, "Any JSON, or nothing. It goes to the handles that the flow's webhook triggers name, else to all "
-                "that wait for a signal from outside.", body="WebhookPayload", body_optional=True,
+                "that wait for a signal from outside.", body="WebhookPayload", body_optional=True, any_query=True,
             ),
         ]  # fmt: skip
 

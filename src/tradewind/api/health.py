@@ -38,4 +38,4 @@ def health_endpoint(ask: Ask, version: str) -> Endpoint:
         200: ("It serves, perhaps degraded", "Health"),
         503: ("It is down", "Health"),
     }
-    return Endpoint("GET", "/health", run, "State of each part", answers, tag="station")
+    return Endpoint("GET", "/health", run, "State of each part", answers, tag="station", any_query=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 import msgspec
@@ -14,9 +15,8 @@ from tradewind.history.status import Figures
 from tradewind.history.store import HistoryStore, RefusedSample
 from tradewind.settings import Settings
 
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 QUALITIES = ("good", "uncertain", "bad")
-#: Words among the recorder's figures; all others are numbers.
-WORDS = ("recorder", "sink", "sink_error", "policy_error", "spool_error")
 
 
 class HistoryServices(Protocol):
@@ -52,10 +52,10 @@ def series_view(info: SeriesInfo, unit: str) -> dict[str, Any]:
 def recorder_view(fields: dict[str, str]) -> dict[str, Any]:
     """The recorder's figures as numbers and words; what another version wrote beside them is left out."""
     found: dict[str, Any] = msgspec.structs.asdict(Figures())
-    for name in found:
+    for name, none in found.items():
         text = fields.get(name)
         if text is not None:
-            found[name] = text if name in WORDS else int(text) if text.lstrip("-").isdigit() else 0
+            found[name] = text if isinstance(none, str) else int(text) if _WHOLE.fullmatch(text) else 0
     return found
 
 

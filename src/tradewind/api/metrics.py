@@ -172,7 +172,16 @@ def metrics_endpoint(
         return Response(encode(registry), media_type=None, headers={"Content-Type": media_type})
 
     answers = {200: ("Prometheus text", None)}
-    return Endpoint("GET", "/metrics", run, "Figures for Prometheus", answers, tag="station", media_type="text/plain")
+    return Endpoint(
+        "GET",
+        "/metrics",
+        run,
+        "Figures for Prometheus",
+        answers,
+        tag="station",
+        media_type="text/plain",
+        any_query=True,
+    )
 
 
 def _gauge(name: str, about: str, value: float) -> Metric:

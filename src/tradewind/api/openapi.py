@@ -18,6 +18,7 @@ from tradewind.api.routing import Endpoint
 from tradewind.api.rule_schemas import RULE_SCHEMAS
 from tradewind.api.schema_parts import ref
 from tradewind.api.schemas import SCHEMAS
+from tradewind.ids import ID
 
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ABOUT = (
@@ -26,7 +27,19 @@ _ABOUT = (
     "error has the same envelope, with a code for programs, a message, a hint, and all problems of an input at once."
 )
 #: What any route may answer besides its own.
-_ALWAYS = {503: "A part that is needed does not answer"}
+_ALWAYS = {
+    421: "This station does not answer for that host name",
+    503: "A part that is needed does not answer",
+    504: "It was not done within its time",
+}
+_UNDER_API = {
+    409: "`wrong_type`: a key of the station holds what another program, or somebody by hand, has put there",
+    422: "The path, the query or the body is not valid: see `problems`",
+    429: "The store is full, or all connections to it are in use: come back after `Retry-After` seconds",
+}
+_WRITING = {403: "A page of another site sent it"}
+#: Whose paths hold ids as people give them.
+_ROOMS_OF_IDS = frozenset({"flows", "models", "model-templates", "rules", "rule-groups", "rate-limits", "schedules"})
 _WITH_BODY = {400: "Not strict JSON", 413: "The body is too large", 415: "The body is not declared as JSON"}
 
 
@@ -51,15 +64,19 @@ def describe(app: FastAPI, endpoints: Sequence[Endpoint]) -> None:
 def operation(endpoint: Endpoint) -> dict[str, Any]:
     words = re.sub(r"[^a-z]+", "_", endpoint.path.removeprefix("/api/v1").lower()).strip("_")
     parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": name, "in": "path", "required": True, "schema": _path_schema(endpoint.path, name)}
         for name in _PATH_PARAMETER.findall(endpoint.path)
     ]
     parameters += [
         {"name": p.name, "in": "query", "description": p.about, "schema": dict(p.schema)} for p in endpoint.query
     ]
-    answers = {status: (about, "Error") for status, about in _ALWAYS.items()}
-    if endpoint.body:
-        answers |= {status: (about, "Error") for status, about in _WITH_BODY.items()}
+    common = {
+        **_ALWAYS,
+        **(_UNDER_API if endpoint.path.startswith("/api/") else {}),
+        **(_WRITING if endpoint.method != "GET" else {}),
+        **(_WITH_BODY if endpoint.body else {}),
+    }
+    answers = {status: (about, "Error") for status, about in common.items()}
     found: dict[str, Any] = {
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
@@ -79,8 +96,28 @@ def operation(endpoint: Endpoint) -> dict[str, Any]:
     return found
 
 
+def _path_schema(path: str, name: str) -> dict[str, Any]:
+    """What a part of the path looks like; any text where the room itself says what it knows."""
+    room = path.split("/")[3]
+    if name in ("n", "c"):
+        return {"type": "integer", "minimum": 0, "maximum": 10**15 - 1}
+    if room == "channels":
+        return {"type": "string", "pattern": "^[0-9]{1,20}$"}
+    if room in _ROOMS_OF_IDS:
+        return {"type": "string", "pattern": f"^{ID.pattern}$"}
+    return {"type": "string", "minLength": 1}
+
+
 def _answer(about: str, schema: str | None, media_type: str) -> dict[str, Any]:
     if schema is None:
         return {"description": about}
     kind = "application/json" if schema in ("Error", "Health") else media_type
-    return {"description": about, "content": {kind: {"schema": ref(schema)}}}
+    found = _event(schema) if kind == "text/event-stream" else ref(schema)
+    return {"description": about, "content": {kind: {"schema": found}}}
+
+
+def _event(schema: str) -> dict[str, Any]:
+    """One event of a stream; its data is text that holds JSON."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": ref(schema)}
+    words = {"event": {"type": "string"}, "id": {"type": "string"}, "data": data}
+    return {"type": "object", "properties": words, "required": ["data"]}

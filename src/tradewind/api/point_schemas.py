@@ -21,6 +21,7 @@ from tradewind.points.command_record import CommandStatus, Result
 from tradewind.points.spec import Kind, Quality
 
 OBJECT: Schema = {"type": "object"}
+_AS_GIVEN: Schema = {**OBJECT, "description": "the definition as it was given"}
 MS: Schema = {"type": "integer", "description": "milliseconds since the epoch"}
 ADDRESS: Schema = {**TEXT, "description": "`comsrv:{channel}:{kind}:{point}` or `modsrv:{model}:measurement:{field}`"}
 KIND: Schema = {"type": "string", "enum": [kind.value for kind in Kind]}
@@ -33,7 +34,7 @@ _POINT = {
 _SAMPLE = {"channels": {"1001": {"m": {"10001": 25.1}, "s": {"20001": 1}}}, "ts": 1700000000000}
 _CHANNEL_DEFINITION = {
     "id": 1001, "name": "PV", "protocol": "modbus_tcp", "poll_interval_ms": 1000,
-    "parameters": {"host": "10.0.0.5", "port": 502},
+    "parameters": {"host": "192.0.2.5", "port": 502},
     "points": [{"kind": "m", "id": 10001, "name": "power", "unit": "kW", "scale": 0.1,
                 "mapping": {"slave_id": 1, "function_code": 3, "register_address": 0}}],
 }  # fmt: skip
@@ -256,14 +257,14 @@ POINT_SCHEMAS: dict[str, Schema] = {
         {"models": ["power_calc"], "templates": [], "removed": ["old_model"], "removed_templates": []},
     ),
     "ModelGlance": object_of(
-        {**_MODEL_FIELDS, "config": {**ref("ModelDefinition"), "description": "if it was asked for"}},
+        {**_MODEL_FIELDS, "config": {**_AS_GIVEN, "description": f"{_AS_GIVEN['description']}; if it was asked for"}},
         None,
         list(_MODEL_FIELDS),
     ),
     "Model": object_of(
         {
             **_MODEL_FIELDS,
-            "config": ref("ModelDefinition"),
+            "config": _AS_GIVEN,
             "spec": {**or_null(OBJECT), "description": "with its template filled in"},
             "values": list_of(ref("Point")),
             "control_values": {

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tradewind import codec
+from tradewind.api.body import check_query
 from tradewind.api.connection_limits import ConnectionLimits
 from tradewind.errors import TimedOut
 from tradewind.offload import offload
@@ -37,7 +38,8 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """`answers` maps a status to (description, name of its schema or None); `body` names the schema of the request,
-    which may come as any of `body_types` or, with `body_optional`, not at all."""
+    which may come as any of `body_types` or, with `body_optional`, not at all. Other query parameters than those of
+    `query` are refused, unless `any_query`: for callers that put their own there."""
 
     method: str
     path: str
@@ -50,6 +52,7 @@ class Endpoint:
     body_types: Sequence[str] = ("application/json",)
     body_optional: bool = False
     query: Sequence[Parameter] = field(default=())
+    any_query: bool = False
     media_type: str = "application/json"
     limit_s: float = LIMIT_S
 
@@ -59,11 +62,15 @@ class Endpoint:
         return any(parameter.name == "limit" for parameter in self.query)
 
     def route(self) -> Route:
+        known = frozenset(parameter.name for parameter in self.query)
+
         async def handle(request: Request) -> Response:
             request.scope[ROUTE_KEY] = self.path
             limits: ConnectionLimits = request.app.state.connection_limits
             try:
                 with few_suggestions():
+                    if not self.any_query:
+                        check_query(request, known, repeated=known)
                     async with asyncio.timeout(self.limit_s), limits.making() if self.is_page else nullcontext():
                         return await self.run(request)
             except TimeoutError as error:

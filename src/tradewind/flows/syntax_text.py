@@ -43,7 +43,18 @@ for _name, _pattern, _first in (
 
 
 def read_text(text: str | bytes, filename: str = "") -> dict[str, Any]:
-    """The document, not checked. JSON or YAML: the end of the file name decides, else the text. Raises Invalid."""
+    """The document of a flow, not checked. Raises Invalid; `not_an_object` when it is none."""
+    document = read_any(text, filename)
+    if not isinstance(document, dict):
+        kind = "nothing" if document is None else f"a {type(document).__name__}"
+        raise _invalid(
+            filename, "not_an_object", f"it holds {kind}; a flow is an object with interval, nodes and edges"
+        )
+    return document
+
+
+def read_any(text: str | bytes, filename: str = "") -> Any:
+    """The value that the text holds. JSON or YAML: the end of the file name decides, else the text. Raises Invalid."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
@@ -52,15 +63,8 @@ def read_text(text: str | bytes, filename: str = "") -> dict[str, Any]:
     text = text.removeprefix("\ufeff")
     lower = filename.lower()
     if lower.endswith(".json") or (text.lstrip()[:1] == "{" and not lower.endswith((".yaml", ".yml"))):
-        document = _read_json(text, filename)
-    else:
-        document = _read_yaml(text, filename)
-    if not isinstance(document, dict):
-        kind = "nothing" if document is None else f"a {type(document).__name__}"
-        raise _invalid(
-            filename, "not_an_object", f"it holds {kind}; a flow is an object with interval, nodes and edges"
-        )
-    return document
+        return _read_json(text, filename)
+    return _read_yaml(text, filename)
 
 
 def _read_json(text: str, filename: str) -> Any:
