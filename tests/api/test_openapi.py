@@ -34,7 +34,9 @@ def _operations(described: dict[str, Any]) -> list[tuple[str, str, dict[str, Any
 
 async def test_every_route_describes_what_the_door_and_the_store_may_answer(client: AsyncClient) -> None:
     for method, path, operation in _operations(await _described(client)):
-        needed = {"421", "503", "504"} | ({"409", "422", "429"} if path.startswith("/api/") else set())
+        needed = {"408", "414", "421", "431", "503", "504"} | (
+            {"409", "422", "429"} if path.startswith("/api/") else set()
+        )
         needed |= {"403"} if method != "get" else set()
         assert needed <= set(operation["responses"]), (method, path)
         for parameter in operation.get("parameters", ()):

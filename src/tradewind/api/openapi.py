@@ -28,7 +28,10 @@ _ABOUT = (
 )
 #: What any route may answer besides its own.
 _ALWAYS = {
+    408: "The request did not come in time",
+    414: "The path and the query are longer than `api.max_head_bytes`",
     421: "This station does not answer for that host name",
+    431: "The head is larger than `api.max_head_bytes`, or has more than `api.max_headers`",
     503: "A part that is needed does not answer",
     504: "It was not done within its time",
 }
