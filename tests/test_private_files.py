@@ -15,6 +15,8 @@ from tests.cli.conftest import clean_env
 from tests.servers import die_with_parent, free_port, wait_for
 from tradewind.private_files import make_folder, tighten
 
+MARK = "m4rk3r"
+
 
 def modes(folder: Path) -> dict[str, int]:
     """What is too open, by path."""
@@ -26,21 +28,30 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def test_a_station_with_umask_0_makes_nothing_that_others_can_read(tmp_path: Path) -> None:
-    """Twice: an older station may have left files that all may read."""
+    """Twice: an older station may have left files that all may read. The second one has secrets in its settings, which
+    it shows nowhere, although it cannot reach what they are for."""
     data = tmp_path / "above" / "data"
-    for _ in range(2):
+    secrets = {
+        "TRADEWIND_INFLUX_URL": f"http://ann:{MARK}@127.0.0.1:{free_port()}",
+        "TRADEWIND_INFLUX_TOKEN": MARK,
+        "TRADEWIND_WORKER_ADDRESS": f"http://ann:{MARK}@127.0.0.1:{free_port()}",
+    }
+    for env in ({}, secrets):
         port = free_port()
         command = [sys.executable, "-m", "tradewind.cli", "up", "--port", str(port), "--data-dir", str(data)]
         with open(tmp_path / "log", "wb") as log:
             process = subprocess.Popen(
-                command, cwd=tmp_path, env=clean_env(), stdout=log, stderr=log, umask=0, preexec_fn=die_with_parent
+                command, cwd=tmp_path, env=clean_env(**env), stdout=log, stderr=log, umask=0, preexec_fn=die_with_parent
             )
         try:
             with httpx2.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
                 _exercise(client, data)
+                shown = "" if not env else _shown(client)
             assert modes(tmp_path / "above") == {}
             assert {"tradewind.db-wal", "redis.sock", "redis.conf", "server.log"} <= {p.name for p in data.rglob("*")}
             assert list(data.rglob("*.aof")) and list((data / "history").rglob("*.db"))
+            assert MARK not in shown + (tmp_path / "log").read_text()
+            assert not env or "http://ann:***@127.0.0.1" in shown
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)
@@ -54,7 +65,7 @@ def _exercise(client: httpx2.Client, data: Path) -> None:
 
     def is_up() -> bool:
         try:
-            return client.get("/health").json()["status"] == "ok"
+            return client.get("/health").json()["status"] in ("ok", "degraded")
         except httpx2.TransportError:
             return False
 
@@ -64,6 +75,13 @@ def _exercise(client: httpx2.Client, data: Path) -> None:
     taken = client.post("/api/v1/points", json={"channels": {"9": {"m": {"1": 1.0}}}})
     assert taken.status_code < 300, taken.text
     wait_for(lambda: any((data / "history").rglob("*.db")), 20)
+
+
+def _shown(client: httpx2.Client) -> str:
+    """What the station says of itself once it has met its trouble."""
+    paths = ("/health", "/metrics", "/api/v1/workers", "/api/v1/history/status", "/api/v1/alarms")
+    wait_for(lambda: "127.0.0.1" in client.get("/health").text, 30)
+    return "".join(client.get(path).text for path in paths)
 
 
 def test_tightening_touches_only_what_a_station_makes(tmp_path: Path) -> None:

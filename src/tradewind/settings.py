@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +34,7 @@ from tradewind.problems import closest
 
 DEFAULT_FILE = Path("tradewind.toml")
 MAX_FILE_BYTES = 1_000_000
+MAX_URL = 4000
 # Kubernetes puts TRADEWIND_API_PORT=tcp://192.0.2.1:8400 and the like into every pod beside a service of that name.
 _INJECTED = re.compile(r"_service_(host|port\w*)$|_port_\d+_(tcp|udp)\w*$")
 
@@ -81,16 +83,36 @@ def _starts_with(*schemes: str) -> AfterValidator:
     def check(url: str) -> str:
         if url and not url.lower().startswith(tuple(f"{scheme}:" for scheme in schemes)):
             raise ValueError(f"start it with one of {', '.join(f'{scheme}://' for scheme in schemes)}")
+        if len(url) > MAX_URL or any(ord(sign) < 32 or ord(sign) == 127 for sign in url):
+            raise ValueError(f"an address has at most {MAX_URL} characters, and no control characters")
         return url
 
     return AfterValidator(check)
 
 
+def _check_host(url: str) -> str:
+    """Of schemes that all read alike; the parsers of Redis and SQL have their own forms. Quotes nothing: a part of a
+    password may stand where the port should be."""
+    if not url:
+        return url
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")
+        is_good = bool(host) and not any(sign.isspace() for sign in host) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        form = f"{url.partition(':')[0]}://[user:password@]host[:port]"
+        raise ValueError(f"its host or port is none: write {form}, and / ? # @ in a password as %2F %3F %23 %40")
+    return url
+
+
 _REDIS = tuple(f"{scheme}{mode}" for scheme in ("redis", "rediss") for mode in ("", "+sentinel", "+cluster"))
 RedisUrl = Annotated[Secret, _starts_with(*_REDIS, "unix")]
 SqlUrl = Annotated[Secret, _starts_with("sqlite", "sqlite+aiosqlite", "postgresql", "postgresql+asyncpg", "postgres")]
-AmqpUrl = Annotated[Secret, _starts_with("amqp", "amqps")]
-HttpUrl = Annotated[Secret, _starts_with("http", "https")]
+AmqpUrl = Annotated[Secret, _starts_with("amqp", "amqps"), AfterValidator(_check_host)]
+HttpUrl = Annotated[Secret, _starts_with("http", "https"), AfterValidator(_check_host)]
 
 
 class _Group(BaseModel):

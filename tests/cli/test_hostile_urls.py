@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.cli.test_hostile_paths import bounded
 from tests.servers import free_port
 from tradewind.cli import http
 from tradewind.cli.main import app
+from tradewind.redis.connection import Link
 
 SECRET = "s3cret-word"
 BAD_URLS = [
@@ -201,3 +203,38 @@ def test_no_command_stumbles_over_a_page(cli: Cli) -> None:
         for name, args in commands().items():
             ran = cli("--url", url, *args)
             assert ran.code not in (0, 130) and "Traceback" not in ran.out + ran.err, (name, ran)
+
+
+SETTINGS = {
+    "redis.url": ("redis", "rediss", "unix", "redis+sentinel", "redis+cluster"),
+    "sql.url": ("postgresql", "sqlite"),
+    "amqp.url": ("amqp",),
+    "influx.url": ("http",),
+}
+BAD_SETTINGS = [
+    "{}://", "{}:x", "{}://:0", "{}://127.0.0.1:99999/x", "{}://127.0.0.1:x/x", "{}://[::1/x", "{}://a b/x",
+    "{}://a\0b/x", "{}://a..b/x", "{}://" + "a" * 3000 + "/x", "{}://" + "a" * 9000, f"{{}}://u:{SECRET}@[::1/x",
+    f"{{}}://u:{SECRET}@h:bad/x", f"{{}}://u:{SECRET}@127.0.0.1:1/x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_bad_address_in_the_settings_is_refused_or_told(
+    cli: Cli, redis_7: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    wait_ready = Link.wait_ready
+    monkeypatch.setattr(Link, "wait_ready", lambda link, timeout_s: wait_ready(link, min(timeout_s, 0.3)))
+    monkeypatch.chdir(tmp_path)
+    if name != "redis.url":
+        monkeypatch.setenv("TRADEWIND_REDIS_URL", redis_7.url)
+    for scheme in SETTINGS[name]:
+        for form in BAD_SETTINGS:
+            url = form.format(scheme)
+            (tmp_path / "tradewind.toml").write_text(f"{name} = {json.dumps(url)}\nredis.dial_timeout_s = 0.2\n")
+            with bounded():
+                ran = cli("doctor")
+            told = ran.out + ran.err
+            assert ran.code in (1, 2, 6), (url, told)
+            assert "Traceback" not in told and SECRET not in told, (url, told)
+            if name in ("amqp.url", "influx.url") and "127.0.0.1:1/" not in url:
+                assert ran.code == 2 and name in told, (url, told)

@@ -23,7 +23,7 @@ _DRIVER_ERRORS = (
     asyncpg.InterfaceError,
     OSError,  # also TimeoutError
     OverflowError,
-    UnicodeEncodeError,
+    UnicodeError,  # also of a host that is none
 )
 _BAD_DATA = (sqlite3.IntegrityError, sqlite3.DataError, asyncpg.DataError, OverflowError, UnicodeEncodeError)
 #: What the message says, in either database, and what to do about it.
