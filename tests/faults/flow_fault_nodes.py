@@ -16,7 +16,8 @@ _ledger = os.open(os.environ["FAULT_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_C
 
 
 def _note(kind: str, made: Node) -> None:
-    token = made.host.state.token  # type: ignore[attr-defined]
+    host: Any = made.host
+    token = getattr(host, "_host", host).state.token  # in a thread the host stands behind another one
     line = f"{kind} {made.call.task_id} {made.attempt} {token} {os.getpid()} {time.monotonic()}\n"
     os.write(_ledger, line.encode())
 
@@ -34,6 +35,17 @@ class Step(Node):
         await asyncio.sleep(self.ms / 1000)
         _note("end", self)
         await self.out.send(self.x.value + 1)
+
+
+@node("f_deaf")
+class Deaf(Node):
+    """Plain code in a thread that hears of no stop."""
+
+    out: Output[float]
+
+    def execute(self) -> None:
+        _note("begin", self)
+        time.sleep(600)
 
 
 @node("f_next")

@@ -127,3 +127,15 @@ async def test_stopping_and_deleting_do_not_wait_for_dead_workers(
             ended = await there.end(late, 0, 15)
             assert (ended.status, ended.states) == ("timeout", {"a": "terminated", "b": "terminated"})
             assert time.monotonic() - since < 15
+
+
+async def test_a_worker_leaves_without_a_node_that_hears_of_no_stop(make_site: Callable[..., Site]) -> None:
+    """Nobody can interrupt a thread; its process must not wait for it."""
+    with servers.redis_server() as redis:
+        async with flow_site(make_site, redis.url, worker_grace_s=1) as (there, roles):
+            flow_id = await there.register({"a": ("f_deaf", {})})
+            assert await there.run(flow_id) == 0
+            await there.in_ledger(lambda entries: len(entries) == 1, "its start")
+            busy = next(role for role in roles.values() if role.pid == there.site.ledger()[0].pid)
+            busy.terminate()
+            assert busy.wait(20) == 0

@@ -269,3 +269,24 @@ async def test_retry_is_bounded_without_retries_and_by_max_attempts_if_set(shop:
             await handle.result(30)
         assert (caught.value.status, (await shop.task(handle.id)).attempt) == (status, times)
         assert caught.value.error["type"] == "Retry"
+
+
+async def test_threads_that_go_on_after_their_timeout_keep_no_other_from_running(
+    redis_7: servers.Server, key_prefix: str, key: str
+) -> None:
+    """More of them than the worker has slots."""
+    async with workshop(redis_7.url, key_prefix) as shop:
+        await shop.start_worker(capacity=3)
+        await _deaf_threads(shop, key, 7)
+
+
+async def _deaf_threads(shop: Workshop, key: str, count: int) -> None:
+    handles = [await shop.client.submit("wt_thread_deaf", key, timeout=0.2) for _ in range(count)]
+    try:
+        for handle in handles:
+            with pytest.raises(TaskFailed):
+                await handle.result(20)
+        assert len(notes[key]) == count, "each has begun"
+        assert (await (await shop.client.submit("wt_thread_add", 2, 3, timeout=5)).result(10))["sum"] == 5
+    finally:
+        let_go[key].set()

@@ -58,6 +58,13 @@ async def wt_hold(key: str) -> str:
 
 
 @task
+def wt_thread_deaf(key: str) -> None:
+    """Hears of no cancel."""
+    notes[key].append(current().id)
+    let_go[key].wait(60)
+
+
+@task
 def wt_thread_hold(key: str) -> str:
     """Wait until the test lets go or somebody stops it; a thread must look for itself."""
     run = current()

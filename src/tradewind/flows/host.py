@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import msgspec
@@ -27,7 +26,7 @@ from tradewind.flows.store import FlowStore
 from tradewind.redis.scripts import Arg
 from tradewind.signals.signal import Signal, encode
 from tradewind.tasks import running
-from tradewind.tasks.executor import BadArguments, encoded, retry_ms
+from tradewind.tasks.executor import BadArguments, encoded, retry_ms, user_threads
 from tradewind.tasks.record import Request, Status
 from tradewind.tasks.running import Abort, Running
 from tradewind.tasks.store import TaskStore
@@ -52,7 +51,7 @@ class NodeExecutor:
         self.worker_id = worker_id
         self.running: dict[str, RunningNode] = {}
         self._starts = NodeStarts(store, worker_id)
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tradewind-node")
+        self._threads = user_threads(threads)
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
         """One attempt of a node. The outputs as JSON; what the commit needs goes to `state.follow`."""

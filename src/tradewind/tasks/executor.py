@@ -28,7 +28,9 @@ from tradewind.tasks.worker_store import Ending, Taken
 
 MAX_RESULT_BYTES = 1_000_000
 MAX_RETRY_S = 10 * 366 * 86_400
+#: The station ends without waiting for threads of this name.
 THREAD_NAME = "tradewind-task"
+SPARE_THREADS = 50
 NOT_COMMITTED = "NotCommitted"
 _SUCCESS = Status.SUCCESS
 
@@ -67,7 +69,7 @@ class LocalExecutor:
 
     def __init__(self, functions: Registry, threads: int) -> None:
         self._functions = functions
-        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=THREAD_NAME)
+        self._threads = user_threads(threads)
 
     async def run(self, taken: Taken, request: Request, state: Running) -> bytes:
         function = find(self._functions, taken.type)
@@ -104,6 +106,15 @@ class RoutedExecutor:
     async def close(self) -> None:
         for executor in (self._own, *self._rooms.values()):
             await executor.close()
+
+
+def user_threads(slots: int) -> ThreadPoolExecutor:
+    """Threads for plain functions of users, for a worker with so many slots.
+
+    Nobody can interrupt a function in a thread: one that goes on after its timeout keeps its thread, but not its slot.
+    So there are more threads than slots, or the tasks after it would time out before they begin; none starts unneeded.
+    """
+    return ThreadPoolExecutor(slots + max(SPARE_THREADS, 3 * slots), thread_name_prefix=THREAD_NAME)
 
 
 def call(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> bytes | Raised:
