@@ -42,8 +42,8 @@ RESULTS = HOME / "results.jsonl"
 EXPLAINED = Path(__file__).with_name("explained.tsv")
 COPIED = ("src", "tests", "scripts", "docs", "examples", "bench", "deploy")
 GOALS = {"lua": 95, "pure": 95, "active": 90}
-#: (seconds of tests, number of tests): the first round, and the second for what survived it.
-ROUNDS = ((15.0, 40), (120.0, 250))
+#: (seconds of tests, number of tests): the first round; the second, for what survived it, has --seconds.
+FIRST, SECOND_TESTS = (15.0, 40), 250
 #: How long tests that were named may take.
 NAMED_S = 600.0
 
@@ -98,6 +98,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--group", choices=sorted(GOALS), help="only Lua, pure or active files")
     parser.add_argument("--seed", default="1", help="another seed draws another sample (1)")
     parser.add_argument("--jobs", type=int, default=2, help="mutations tried at once (2)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of tests for what survived the first ones (120)")
     parser.add_argument("--again", action="store_true", help="try what survived once more: the tests have changed")
     parser.add_argument("--report", action="store_true", help="try nothing, print what is known")
     parser.add_argument("--map", nargs="*", metavar="TESTS", help="record which test runs which line, then end (all)")
@@ -234,10 +235,12 @@ def noticed_by(tree: Tree, mutation: sites.Mutation, source: str, tests: Sequenc
         passed_over.append(by)  # it fails anyway: a busy machine
 
 
-def rounds_of(tests_by_line: CoverageMap, mutation: sites.Mutation) -> Iterator[tuple[list[str], float]]:
+def rounds_of(
+    tests_by_line: CoverageMap, mutation: sites.Mutation, second_s: float
+) -> Iterator[tuple[list[str], float]]:
     """The tests to run one after the other, and how long each round may take."""
     tests = tests_by_line.tests_for(mutation)
-    for budget_s, most in ROUNDS:
+    for budget_s, most in (FIRST, (second_s, SECOND_TESTS)):
         chosen = tests_by_line.within(tests, budget_s, most)
         tests = tests[len(chosen) :]
         if chosen:
@@ -270,7 +273,7 @@ def try_all(todo: list[sites.Mutation], options: argparse.Namespace) -> None:
         with lock:
             tree = free.pop()
         try:
-            verdict = try_one(tree, named or rounds_of(tests_by_line, mutation), mutation)
+            verdict = try_one(tree, named or rounds_of(tests_by_line, mutation, options.seconds), mutation)
         finally:
             with lock:
                 free.append(tree)

@@ -14,7 +14,7 @@ import pytest
 
 from tests import servers
 from tests.alarms.alarm_room import AlarmRoom, hot
-from tradewind.alarms.keeper import AlarmKeeper
+from tradewind.alarms.keeper import TICK_S, AlarmKeeper
 from tradewind.alarms.record import AlarmNotFound
 from tradewind.alarms.sweep import AlarmSweep
 from tradewind.clock import Clock
@@ -95,6 +95,18 @@ async def test_a_running_keeper_does_everything(link: Link, key_prefix: str, sql
 
 async def has_status(room: AlarmRoom, alarm_id: str, status: str) -> bool:
     return await room.status(alarm_id) == status
+
+
+async def test_a_look_at_the_timers_says_when_the_next_one_is(room: AlarmRoom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tradewind.alarms.keeper.TIMERS", 2)
+    watch = room.keeper
+    assert await watch.tick() == TICK_S
+    raised = [await room.store.raise_(hot(f"a:{n}", escalate_ms=400)) for n in range(3)]
+    assert await watch.tick() == 0.4
+    room.advance(0.4)
+    assert await watch.tick() == 0, "more may be due than one look takes: the next follows at once"
+    assert await watch.tick() > 0 and watch.stats.timers == 3
+    assert [await room.status(alarm.id) for alarm in raised] == ["Escalated"] * 3
 
 
 @pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)

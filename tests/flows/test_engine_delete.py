@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 
 import pytest
+import structlog
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
@@ -41,6 +42,23 @@ async def _members(station: Engine, flow_id: str) -> set[str]:
 async def _is_clean(station: Engine, flow_id: str) -> bool:
     left = {name for name in await station.all_keys(flow_id) if not name.startswith("task:")}
     return not left and not await _members(station, flow_id)
+
+
+async def test_a_node_of_a_cycle_that_a_hand_removed_ends_alone(station: Engine) -> None:
+    """In one commit with a node of another cycle, which goes on."""
+    gone, other = [await station.register({"n": "e_block", "d": "e_note"}, "n.a>d.x") for _ in range(2)]
+    cycles = {flow_id: await station.run(flow_id) for flow_id in (gone, other)}
+    for flow_id, cycle in cycles.items():
+        await station.node_is(flow_id, cycle, "n", "running")
+    await station.redis.delete(station.keys.cycle(gone, cycles[gone]))
+    with structlog.testing.capture_logs() as told:
+        for flow_id in cycles:
+            stage.gate(flow_id).set()
+        ended = await station.end(other, cycles[other])
+    assert ended.status == "completed"
+    task = await station.hash(station.keys.task(f"{gone}_{cycles[gone]}_n"))
+    assert task["status"] == "SUCCESS" and not [line for line in told if line["event"] == "task_not_committed"]
+    assert not await station.redis.exists(station.keys.cycle(gone, cycles[gone]))
 
 
 async def test_a_deleted_flow_leaves_nothing(station: Engine) -> None:
