@@ -97,6 +97,22 @@ async def has_status(room: AlarmRoom, alarm_id: str, status: str) -> bool:
     return await room.status(alarm_id) == status
 
 
+@pytest.mark.parametrize("any_redis", ["redis_7"], indirect=True)
+async def test_a_job_that_fails_ends_the_role(
+    link: Link, key_prefix: str, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs it tells it and starts it again; without one of its jobs it would look well."""
+    keeper = AlarmKeeper(AlarmRoom(link, key_prefix, Clock(), sql).plane, sql)
+
+    async def fails(*_: object) -> int:
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(keeper._faults, "step", fails)
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(keeper.run(asyncio.Event()), 10)
+    assert not keeper.is_leading
+
+
 async def test_a_look_at_the_timers_says_when_the_next_one_is(room: AlarmRoom, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tradewind.alarms.keeper.TIMERS", 2)
     watch = room.keeper
