@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.flows.engine import Engine, until
 from tests.flows.engine_nodes import stage
@@ -86,6 +87,17 @@ async def test_slots_are_punctual(station: Engine) -> None:
     told = f"{sorted(late)} beside {sorted(plain)}"
     assert 0 <= min(late) <= 100 + 2 * statistics.median(plain), told
     assert statistics.median(late) <= 100 + 4 * statistics.median(plain), told
+
+
+async def test_a_slot_of_a_flow_that_is_gone_is_dropped_and_holds_up_nobody(station: Engine) -> None:
+    await station.redis.zadd(station.keys.flows_due(), {"gone": 1})
+    flow_id = await station.register({"s": "e_send"}, interval=0.2)
+    with structlog.testing.capture_logs() as told:
+        await station.flows.start(flow_id)
+        await station.cycle_begins(flow_id, 2)
+    await station.flows.stop(flow_id)
+    assert await station.redis.zscore(station.keys.flows_due(), "gone") is None
+    assert not [line for line in told if line["log_level"] in ("error", "critical")], told
 
 
 async def test_a_slot_is_told_in_the_status(station: Engine) -> None:
