@@ -218,7 +218,8 @@ class FlowSettings(_Group):
 
 class PointSettings(_Group):
     """`publish`: the seed's message per change, several joined by commas, or none. `point_channels`: also a message on
-    `comsrv:1001:m:10001`, a channel per point. `strict`: refuse undeclared points."""
+    `comsrv:1001:m:10001`, a channel per point. `strict`: refuse undeclared points. `substitute_s`: how long a
+    substituted value lasts if nobody says how long, `substitute_max_s`: at most."""
 
     publish: Literal["single", "batch", "off"] = "single"
     point_channels: bool = False
@@ -229,6 +230,8 @@ class PointSettings(_Group):
     lease_s: Seconds = 10
     command_timeout_s: Seconds = 10
     command_expiry_s: Seconds = 30
+    substitute_s: Seconds = 28_800
+    substitute_max_s: Seconds = 604_800
 
 
 class ModelSettings(_Group):

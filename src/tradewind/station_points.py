@@ -22,6 +22,7 @@ from tradewind.points.commands import Commands
 from tradewind.points.feed_trim import trim_feed
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind, PointSpec
+from tradewind.points.substitutions import Substitutions
 from tradewind.redis.connection import Link
 from tradewind.settings import Settings
 from tradewind.station_parts import leading, missing, unneeded
@@ -44,6 +45,7 @@ class PointRoom:
         self.channels = ChannelStore(link, keys)
         self.models = ModelStore(link, keys)
         self.commands = Commands(self.plane, self.board, self.channels, self.models.find_control)
+        self.substitutions = Substitutions(self.board, self.channels)
         self._known: dict[tuple[str, str, str], PointSpec] = {}
         self._versions: dict[str, str] = {}
         self._enabled: set[str] = set()
@@ -153,11 +155,12 @@ class PointRoom:
         return ModelEngine(self.plane, self.board, self.models, self.channels)
 
     async def look_after(self) -> None:
-        """A job of the leader: the feed is trimmed to its slowest reader, commands that are over end."""
+        """A job of the leader: the feed is trimmed to its slowest reader; commands and substitutions end in time."""
         expected = (RECORDER,) if self.plane.all_settings.history.enabled else ()
         while True:
             await trim_feed(self.plane, expected)
             await self.commands.sweep()
+            await self.substitutions.sweep()
             await asyncio.sleep(1)
 
     async def close(self) -> None:

@@ -344,10 +344,10 @@ async def test_the_alarm_of_a_channel_that_is_disabled_is_resolved_with_a_reason
 
 
 async def test_every_declared_point_is_listed_and_an_undeclared_one_is_called_so(api: Flows) -> None:
-    await api.post("/channels", PV, 201)
     await api.post("/points", {"channels": {"1001": {"m": {"10001": 25.1}}, "7": {"m": {"1": 1}}}})
     old = {"channels": {"1001": {"s": {"20001": 1}}}, "ts": 1_700_000_000_000}
     await api.post("/points", old)
+    await api.post("/channels", PV, 201)
 
     def states(answer: dict[str, Any]) -> dict[str, tuple[str, str]]:
         return {point["address"]: (point["state"], point["quality"]) for point in answer["items"]}

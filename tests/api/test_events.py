@@ -91,7 +91,7 @@ async def test_a_snapshot_tells_of_the_whole_station(live: Live, station: SmallS
     await leave(writer)
     assert found.keys() == {
         "at", "station", "health", "queues", "counts", "workers", "tasks", "flows", "channels", "models", "commands",
-        "alarms",
+        "alarms", "substitutions",
     }  # fmt: skip
     parts = [part for name, part in found.items() if name not in ("at", "station", "health")]
     assert {part["state"] for part in parts} == {"current"} and all(part["at"] <= found["at"] for part in parts)

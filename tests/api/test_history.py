@@ -63,7 +63,7 @@ def csv(*rows: str) -> dict[str, Any]:
 async def test_what_the_board_takes_can_be_asked_for(station: SmallStation, api: Flows, eventually: Eventually) -> None:
     """From the feed through the recorder to the answer, with the unit that the channel declares."""
     point = PointSpec(Kind.MEASUREMENT, "10001", name="power", unit="kW")
-    await station.points.channels.put([ChannelSpec(id="1001", name="meter", protocol="virtual", points=(point,))])
+    await station.points.channels.put([ChannelSpec(id="1001", name="meter", protocol="http", points=(point,))])
     assert await api.ask("PUT", "/history/policy", json=QUICK)
     stop = asyncio.Event()
     recording = asyncio.create_task(station.history.record(stop))

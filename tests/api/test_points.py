@@ -181,7 +181,10 @@ async def test_what_a_device_is_told_is_no_value_that_can_be_pushed(
 
     await eventually(is_refused)  # what is known may be some seconds old
     error = (await api.ask("POST", "/points", 422, json=body))["error"]
-    assert [(p["code"], p["path"]) for p in error["problems"]] == [("needs_a_command", "channels.7.a")]
+    assert [(p["code"], p["path"]) for p in error["problems"]] == [
+        ("needs_a_command", "channels.7.a"),
+        ("belongs_to_driver", "channels.7.m"),
+    ]
 
 
 async def test_points_are_read_by_channel_kind_and_model(
@@ -274,7 +277,11 @@ async def test_a_slow_watcher_gets_the_newest_value_only(station: SmallStation) 
 
 async def test_points_are_found_by_a_part_of_their_address_or_name(station: SmallStation, api: Flows) -> None:
     specs = [
-        ChannelSpec("12", points=tuple(PointSpec(Kind.MEASUREMENT, str(n), f"Zelle {n}", "V") for n in range(1, 301))),
+        ChannelSpec(
+            "12",
+            protocol="http",
+            points=tuple(PointSpec(Kind.MEASUREMENT, str(n), f"Zelle {n}", "V") for n in range(1, 301)),
+        ),
         ChannelSpec(
             "2", protocol="http", points=(PointSpec(Kind.ADJUSTMENT, "9", "Größe"), PointSpec(Kind.SIGNAL, "9"))
         ),
@@ -322,3 +329,40 @@ async def test_a_wrong_type_at_a_point_key_is_a_conflict_that_names_it(api: Flow
     ):
         error = (await api.ask(method, path, 409, json=body))["error"]
         assert error["code"] == "wrong_type" and key in error["message"] and error["hint"]
+
+
+async def test_a_channel_that_gets_a_device_meanwhile_is_not_written_to(station: SmallStation, api: Flows) -> None:
+    """What this process knows of the definitions is older: the script that writes looks at them itself."""
+    body = {"channels": {"9": {"m": {"1": 5}}}}
+    assert await api.post("/points", body) == {"accepted": 1}
+    await station.points.channels.put([ChannelSpec("9", protocol="virtual")])
+    error = (await api.ask("POST", "/points", 422, json={"channels": {"9": {"m": {"1": 6}}}}))["error"]
+    assert [(p["code"], p["path"]) for p in error["problems"]] == [("belongs_to_driver", "channels.9.m")]
+    assert await stored(station, "comsrv:9:m") == {"1": "5.000000"}
+    await station.points.channels.put([ChannelSpec("9", protocol="http")])
+    assert await api.post("/points", body) == {"accepted": 1}
+
+
+async def test_a_definition_that_cannot_be_read_counts_as_a_device(station: SmallStation, api: Flows) -> None:
+    link, keys = station.plane.link, station.plane.keys
+    await station.points.channels.put([ChannelSpec("8", protocol="virtual")])
+    await link.client.hset(keys.channels(), "8", "{")  # type: ignore[misc]
+    error = (await api.ask("POST", "/points", 422, json={"channels": {"8": {"m": {"1": 6}}}}))["error"]
+    assert [p["code"] for p in error["problems"]] == ["belongs_to_driver"]
+
+
+async def test_a_point_is_substituted_listed_and_released(station: SmallStation, api: Flows) -> None:
+    await station.points.channels.put([ChannelSpec("6", points=(PointSpec(Kind.MEASUREMENT, "1"),))])
+    wanted = {"address": "comsrv:6:m:1", "value": 5.5, "reason": "sensor is broken", "who": "ada", "for_s": 60}
+    made = await api.post("/points/substitutions", wanted)
+    device = {"value": None, "ts": None, "quality": "bad", "held": 0}
+    assert (made["value"], made["reason"], made["device"]) == (5.5, "sensor is broken", device)
+    assert (await api.get("/points/substitutions"))["items"] == [made]
+    [point] = (await api.get("/points", address="comsrv:6:m:1"))["items"]
+    assert (point["value"], point["quality"], point["state"]) == (5.5, "substituted", "substituted")
+    assert point["substitution"] == made
+    refused = await api.ask("POST", "/points/substitutions", 422, json={"address": 7, "value": "x", "for_s": "y"})
+    assert {problem["path"] for problem in refused["error"]["problems"]} == {"address", "value", "for_s"}
+    assert (await api.post("/points/substitutions/release", {"address": "comsrv:6:m:1"})) == {"released": True}
+    assert (await api.post("/points/substitutions/release", {"address": "comsrv:6:m:1"})) == {"released": False}
+    await api.ask("POST", "/points/substitutions/release", 422, json={"address": "modsrv:a:measurement:b"})

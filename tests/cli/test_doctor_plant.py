@@ -22,7 +22,8 @@ from tradewind.points.batch import Batch
 from tradewind.points.board import Board
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.plane import PointPlane
-from tradewind.points.spec import ChannelSpec
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec
+from tradewind.points.substitutions import SubstituteRequest, Substitutions
 from tradewind.redis.connection import open_link
 from tradewind.redis.keys import Keys
 from tradewind.rules.store import RuleStore
@@ -304,3 +305,16 @@ def test_a_history_that_does_not_keep_up(store: Store, monkeypatch: pytest.Monke
     assert says(checks["history policy"]) == ("warn", "include[0] is no pattern")
     monkeypatch.setenv("TRADEWIND_HISTORY_ENABLED", "false")
     assert says(store.checks()["hissrv"]) == ("ok", "history is off (history.enabled)")
+
+
+def test_substituted_points_are_named(store: Store) -> None:
+    async def substitute(plane: PointPlane) -> None:
+        channels = ChannelStore(plane.link, plane.keys)
+        await channels.put([ChannelSpec("1001", points=(PointSpec(Kind.SIGNAL, "2"),))])
+        request = SubstituteRequest("comsrv:1001:s:2", 1, "door switch is broken", "ada")
+        await Substitutions(Board(plane), channels).substitute(request)
+
+    assert "substituted points" not in store.checks()
+    store.do(substitute)
+    found = store.checks()["substituted points"]
+    assert found["status"] == "warn" and "comsrv:1001:s:2 = 1 (door switch is broken; ada)" in found["detail"]

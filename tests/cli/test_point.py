@@ -115,3 +115,21 @@ def test_times_are_milliseconds_or_iso() -> None:
     assert read_ts("1700000000000") == read_ts("2023-11-14T22:13:20Z") == read_ts("2023-11-14T23:13:20+01:00")
     with pytest.raises(Invalid):
         read_ts("soon")
+
+
+def test_a_point_of_a_device_is_substituted_and_released(cli: Cli, station: StationProcess, tmp_path: Path) -> None:
+    plant = Plant(cli, tmp_path)
+    plant.run()
+    level = plant.address("m", 1)
+    ran = cli("point", "write", f"{level}=7")
+    assert ran.code == 2 and "tradewind point substitute" in ran.err
+    ran = cli("point", "substitute", level.removeprefix("comsrv:"), "-7.5", "--reason", "float is stuck", "--for", "1h")
+    assert ran.code == 0 and ran.out.startswith(f"{level} = -7.5 until ")
+    [shown] = cli("point", "get", level, "--json").json["items"]
+    assert (shown["value"], shown["quality"]) == (-7.5, "substituted")
+    assert "float is stuck; device 2" in cli("point", "get", level).out
+    assert level in cli("point", "substitutions").out
+    assert cli("point", "substitute", level, "1", "--reason", "x", "--for", "soon").code == 2
+    assert cli("point", "release", level).out == f"{level} released\n"
+    assert plant.value(level) == 2
+    assert cli("point", "release", level).out == f"{level} was not substituted\n"

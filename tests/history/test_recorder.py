@@ -12,8 +12,12 @@ from tests.history.memory_sink import MemorySink
 from tests.history.test_spool import segments, small_disk, spoil
 from tradewind.clock import now_ms
 from tradewind.history import delivery
+from tradewind.history.sample import SUBSTITUTED
 from tradewind.history.store import CONSUMER
+from tradewind.points.channel_store import ChannelStore
 from tradewind.points.feed_trim import trim_feed
+from tradewind.points.spec import ChannelSpec, Kind, PointSpec
+from tradewind.points.substitutions import SubstituteRequest, Substitutions
 from tradewind.redis.connection import Link
 
 ONE = "comsrv:1001:m:1"
@@ -50,7 +54,16 @@ async def test_every_change_reaches_the_sink_also_those_before_the_recorder_star
         await room.write(start + 5, {"5": 1}, "comsrv:1001:c")
         await room.write(start + 2, {"1": 20, "3": 3})  # late for the first point
         await until(lambda: sink.rows() == 14)
-    assert sink.values(ONE) == [0, 1, 20, 3, 4, 5]
+        channels = ChannelStore(room.link, room.keys)
+        await channels.put([ChannelSpec("1001", points=(PointSpec(Kind.MEASUREMENT, "1"),))])
+        people = Substitutions(room.board, channels)
+        made = await people.substitute(SubstituteRequest(ONE, -1, "sensor is broken"))
+        await room.write(made.since_ms + 1, {"1": 6})  # what the device says is not what is shown
+        await until(lambda: sink.rows() == 15)
+        await people.release(ONE)
+        await until(lambda: sink.rows() == 16)
+    assert sink.values(ONE) == [0, 1, 20, 3, 4, 5, -1, 6]
+    assert sink.found[ONE][made.since_ms] == (-1, SUBSTITUTED)
     assert sink.found[ONE][start + 5] == (5, 1)
     assert set(sink.found) == {
         ONE,

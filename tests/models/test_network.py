@@ -13,7 +13,7 @@ from tests.models.examples import energy, seed, total
 from tradewind.models.check import read_models
 from tradewind.models.network import Network
 from tradewind.models.outputs import Sample
-from tradewind.models.program import BAD, GOOD, UNCERTAIN
+from tradewind.models.program import BAD, GOOD, SUBSTITUTED, UNCERTAIN
 from tradewind.models.state import StateDump, restore
 from tradewind.points.feed import FeedEntry
 
@@ -476,3 +476,17 @@ def test_the_output_of_a_model_that_nobody_computes_grows_old_and_setpoints_do_n
 
 def address_of(net: Network, slot: int) -> str:
     return next(address for address, slots in net._slots.items() if slot in slots)
+
+
+def test_a_substituted_input_is_worse_than_a_good_one_and_better_than_an_uncertain_one() -> None:
+    net = network(total())
+    assert settled(net, entry(NOW, q="2:substituted", _1=1, _2=2)) == {"total.total": Sample(3.0, NOW, SUBSTITUTED)}
+    net.age(NOW + 10**9, {})
+    net.settle()
+    assert net.qualities[1] == SUBSTITUTED, "people keep it: it does not age"
+    later = NOW + 10**9
+    assert settled(net, entry(later, q="1:uncertain", _1=1)) == {"total.total": Sample(3.0, later, UNCERTAIN)}
+    assert settled(net, entry(later + 1, _1=1)) == {"total.total": Sample(3.0, later + 1, SUBSTITUTED)}
+    dumped = StateDump(net).fields([0])
+    assert settled(net, entry(later + 2, q="2:good", _2=5)) == {"total.total": Sample(6.0, later + 2)}
+    assert dumped

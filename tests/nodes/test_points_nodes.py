@@ -23,6 +23,7 @@ from tradewind.nodes import points
 from tradewind.nodes.points import use_points
 from tradewind.points.board import Batch
 from tradewind.points.command_run import CommandRunner
+from tradewind.points.substitutions import SubstituteRequest
 from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings, Settings
 from tradewind.station_points import PointRoom
@@ -113,6 +114,15 @@ async def test_a_point_without_a_good_value_fails_the_node_and_is_named(plant: P
     taken = await outputs("point_read", {**config, "default": 1})
     assert (list(taken["values"].values()), taken["quality"]) == ([1.0, 1.0], "bad")
     assert (await outputs("point_read", {"addresses": config["addresses"][:1], "accept": "bad"}))["value"] == 5.0
+
+
+async def test_a_substituted_point_is_only_taken_where_that_is_said(plant: Plant) -> None:
+    address = "comsrv:1001:m:10001"
+    await plant.room.substitutions.substitute(SubstituteRequest(address, 5, "sensor is broken"))
+    with pytest.raises(NodeExecutionException, match="is substituted"):
+        await outputs("point_read", {"addresses": [address]})
+    for accept in ("substituted", "uncertain"):
+        assert (await outputs("point_read", {"addresses": [address], "accept": accept}))["quality"] == "substituted"
 
 
 async def test_a_stale_point_is_only_taken_where_that_is_said(plant: Plant) -> None:

@@ -181,9 +181,9 @@ async def test_a_lost_mark_is_found_again(room: BoardRoom) -> None:
 async def test_a_repeat_after_a_lost_reply_changes_nothing(room: BoardRoom) -> None:
     keys, args = room.board._packed(room.board._formats.lines([batch({"1": 1.0, "2": 2.0})]), "1001")
     scripts = room.plane.at("1001").scripts
-    assert await scripts.run("board_write", keys, args) == [2, 0, 0, 0, 0, 0]
+    assert await scripts.run("board_write", keys, args) == [2, 0, 0, 0, 0, 0, 0]
     args[0] = str(room.now + 1)
-    assert await scripts.run("board_write", keys, args) == [2, 0, 0, 0, 0, 0]
+    assert await scripts.run("board_write", keys, args) == [2, 0, 0, 0, 0, 0, 0]
     assert len(await room.feed_of()) == 1
 
 
@@ -200,7 +200,7 @@ async def test_several_readings_of_a_point_are_written_in_order_and_their_repeat
     keys, args = room.board._packed(room.board._formats.lines(burst), "1001")
     scripts = room.plane.at("1001").scripts
     for _ in range(2):
-        assert await scripts.run("board_write", keys, args) == [4, 0, 0, 0, 0, 0]
+        assert await scripts.run("board_write", keys, args) == [4, 0, 0, 0, 0, 0, 0]
         told = [(entry["d"], entry["t"], entry.get("q", "")) for entry in await room.feed_of()]
         assert told == [
             ("1:1.000000", str(at), ""),

@@ -13,7 +13,8 @@ from tradewind.clock import now_ms
 from tradewind.errors import Conflict, Invalid, TimedOut
 from tradewind.points.command_check import Control, check_safety
 from tradewind.points.command_record import CommandRequest, CommandStatus, Outcome, Result
-from tradewind.points.spec import Kind, PointSpec
+from tradewind.points.spec import Kind, PointSpec, Quality
+from tradewind.points.substitutions import SubstituteRequest, Substitutions
 from tradewind.redis.connection import Link
 
 POWER = Control("comsrv:1001:a:40001", max=80, unit="kW")
@@ -171,6 +172,27 @@ async def test_an_interlock_refuses_what_is_stale(link: Link, key_prefix: str) -
     with pytest.raises(Conflict, match="stale"):
         await bench.send("c", "30003", 1)
     await bench.plane.close()
+
+
+async def test_an_interlock_trusts_substituted_values_only_where_its_point_says_so(bench: Workbench) -> None:
+    await bench.show("s", "20001", 0)
+    await bench.show("m", "10001", 60)
+    substitutions = Substitutions(bench.board, bench.channels)
+    await substitutions.substitute(SubstituteRequest("comsrv:1001:m:10001", 40, "sensor is broken", "ada", for_s=60))
+    with pytest.raises(Conflict, match="comsrv:1001:m:10001, which is substituted by ada: sensor is broken"):
+        await bench.send("c", "30003", 1)
+    points = tuple(
+        msgspec.structs.replace(point, interlock_accepts=(Quality.GOOD, Quality.SUBSTITUTED))
+        if point.interlock
+        else point
+        for point in CHANNEL.points
+    )
+    trusting = msgspec.structs.replace(CHANNEL, points=points)
+    await bench.channels.put([trusting])
+    accepted = await bench.send("c", "30003", 1)
+    await substitutions.release("comsrv:1001:m:10001")
+    assert await bench.runner.run_next(trusting, bench.device)  # the device says 60 again
+    assert (await bench.commands.get(accepted.id)).result is Result.INTERLOCKED and bench.device.written == []
 
 
 async def test_select_before_operate(bench: Workbench) -> None:

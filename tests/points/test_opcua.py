@@ -80,7 +80,7 @@ async def test_status_codes_become_qualities(server: Server, plant: Client) -> N
             (
                 (ua.StatusCodes.UncertainLastUsableValue, Quality.UNCERTAIN),
                 (ua.StatusCodes.BadSensorFailure, Quality.BAD),
-                (ua.StatusCodes.GoodLocalOverride, Quality.GOOD),
+                (ua.StatusCodes.GoodLocalOverride, Quality.UNCERTAIN),
                 (ua.StatusCodes.Good, Quality.GOOD),
             )
         ):

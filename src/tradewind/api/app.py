@@ -53,6 +53,7 @@ from tradewind.api.rule_room import RuleServices
 from tradewind.api.rules import RuleRoutes
 from tradewind.api.schedules import ScheduleRoutes
 from tradewind.api.snapshots import Snapshots
+from tradewind.api.substitutions import SubstitutionRoutes
 from tradewind.api.tasks import TaskRoutes
 from tradewind.api.waiting import Endings
 from tradewind.api.workers import WorkerRoutes
@@ -153,6 +154,7 @@ def create_app(station: ApiStation) -> FastAPI:
         *CycleRoutes(flows, feed, max_body).endpoints(),
         *FlowRecordRoutes(flows, feed).endpoints(),
         *PointRoutes(room, point_feed, ingest).endpoints(),
+        *SubstitutionRoutes(room, max_body).endpoints(),
         *ChannelRoutes(room, book, DriverRegistry(), max_body, users).endpoints(),
         *ModelRoutes(room, max_body).endpoints(),
         *CommandRoutes(room, max_body).endpoints(),

@@ -16,7 +16,7 @@ from tradewind.history.store import HistoryStore, RefusedSample
 from tradewind.settings import Settings
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
-QUALITIES = ("good", "uncertain", "bad")
+QUALITIES = {0: "good", 1: "uncertain", 2: "bad", 4: "substituted"}
 
 
 class HistoryServices(Protocol):

@@ -18,7 +18,7 @@ from tradewind.api.schema_parts import (
 )
 
 TS: Schema = {"type": "integer", "minimum": 0, "description": "milliseconds since the epoch"}
-QUALITY: Schema = or_null({"type": "string", "enum": list(QUALITIES)})
+QUALITY: Schema = or_null({"type": "string", "enum": list(QUALITIES.values())})
 _ROW: Schema = {"type": "array", "items": or_null(NUMBER), "description": "as `columns` says"}
 _ADDRESS = "comsrv:1001:m:10001"
 _POLICY = {
@@ -158,7 +158,8 @@ HISTORY_SCHEMAS: dict[str, Schema] = {
     "HistoryRows": object_of(
         {
             "rows": list_of(
-                {"type": "array", "minItems": 3, "maxItems": 4}, "address, milliseconds, value, and quality (0, 1, 2)"
+                {"type": "array", "minItems": 3, "maxItems": 4},
+                "address, milliseconds, value, and quality (0 good, 1 uncertain, 2 bad, 4 substituted)",
             )
         },
         {"rows": [[_ADDRESS, 1704103200000, 12.5], [_ADDRESS, 1704103201000, 12.5, 1]]},

@@ -15,6 +15,8 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.command_store import PointOutcome
 from tradewind.points.commands import Commands
 from tradewind.points.spec import Kind, PointSpec
+from tradewind.points.substitution import Substitution
+from tradewind.points.substitutions import Substitutions
 
 _KINDS = [kind.value for kind in Kind]
 #: Kinds that commands write.
@@ -32,6 +34,8 @@ class PointServices(Protocol):
     def commands(self) -> Commands: ...
     @property
     def models(self) -> ModelStore: ...
+    @property
+    def substitutions(self) -> Substitutions: ...
 
     async def look(self) -> None:
         """Learn what points are called and measured in, so that the board shows it."""
@@ -60,8 +64,11 @@ def point_view(point: PointValue, is_declared: bool) -> dict[str, Any]:
         state = "bad" if point.is_refused else "no_value" if is_declared else "undeclared"
     elif point.is_stale:
         state = "stale"
+    elif point.substitution is not None:
+        state = "substituted"
     else:
         state = "ok" if is_declared else "pushed"
+    said = {} if point.substitution is None else {"substitution": substitution_view(point.substitution)}
     return {
         "address": point.address,
         "value": point.value,
@@ -70,6 +77,27 @@ def point_view(point: PointValue, is_declared: bool) -> dict[str, Any]:
         "age_ms": point.age_ms,
         "unit": point.unit,
         "state": state,
+        **said,
+    }
+
+
+def substitution_view(item: Substitution) -> dict[str, Any]:
+    """Who says so, why, until when; `device`: what the device says."""
+    has_value = item.device_value is not None
+    return {
+        "address": item.address,
+        "value": item.value,
+        "reason": item.reason,
+        "who": item.who,
+        "source": item.source,
+        "since": iso(item.since_ms),
+        "until": iso(item.until_ms),
+        "device": {
+            "value": item.device_value,
+            "ts": item.device_ts if has_value else None,
+            "quality": item.device_quality if has_value else "bad",
+            "held": item.held,
+        },
     }
 
 

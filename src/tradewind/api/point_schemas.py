@@ -65,11 +65,34 @@ POINT_FIELDS: dict[str, Schema] = {
     "unit": TEXT,
     "state": {
         "type": "string",
-        "enum": ["ok", "stale", "bad", "no_value", "pushed", "undeclared"],
+        "enum": ["ok", "substituted", "stale", "bad", "no_value", "pushed", "undeclared"],
         "description": "`bad`: its device gives no value; `no_value`: declared, and nothing has come yet; `pushed`: a "
         "value of a point that nobody has "
-        "declared; `undeclared`: neither declared nor ever written",
+        "declared; `undeclared`: neither declared nor ever written; `substituted`: see `substitution`",
     },
+}
+_SUBSTITUTION: dict[str, Schema] = {
+    "address": ADDRESS,
+    "value": NUMBER,
+    "reason": TEXT,
+    "who": TEXT,
+    "source": TEXT,
+    "since": TIME,
+    "until": {**TIME, "description": "the device's value is shown again from then on"},
+    "device": {
+        **object_of(
+            {
+                "value": or_null(NUMBER),
+                "ts": or_null(MS),
+                "quality": {"type": "string", "enum": ["good", "uncertain", "bad"]},
+                "held": {**COUNT, "description": "readings that were not shown"},
+            }
+        ),
+        "description": "what the device said last",
+    },
+}
+_SAID: dict[str, Schema] = {
+    "substitution": {**ref("Substitution"), "description": "only where a person has substituted the value"}
 }
 _LAST: dict[str, Schema] = {
     "command": {
@@ -151,10 +174,29 @@ _MODEL_FIELDS: dict[str, Schema] = {
 }
 
 POINT_SCHEMAS: dict[str, Schema] = {
-    "Point": object_of(POINT_FIELDS, _POINT),
+    "Point": object_of({**POINT_FIELDS, **_SAID}, _POINT, list(POINT_FIELDS)),
     "Points": items_of("Point"),
-    "FoundPoint": object_of({**POINT_FIELDS, **_LAST, "name": TEXT}, None, list(POINT_FIELDS)),
+    "FoundPoint": object_of({**POINT_FIELDS, **_SAID, **_LAST, "name": TEXT}, None, list(POINT_FIELDS)),
     "FoundPoints": object_of({"items": list_of(ref("FoundPoint")), "total": COUNT}, None, ["items"]),
+    "Substitution": object_of(_SUBSTITUTION),
+    "Substitutions": items_of("Substitution"),
+    "SubstituteRequest": object_of(
+        {
+            "address": {**TEXT, "description": "a point of kind m or s"},
+            "value": NUMBER,
+            "reason": {**TEXT, "minLength": 1, "maxLength": 500},
+            "who": {**TEXT, "maxLength": 200},
+            "source": {**TEXT, "maxLength": 64, "description": "the program it comes from", "default": "api_request"},
+            "for_s": {**or_null(NUMBER), "description": "how long; `points.substitute_s` if absent"},
+        },
+        {"address": "comsrv:1001:m:10001", "value": 25.5, "reason": "sensor is being exchanged", "for_s": 3600},
+        ["address", "value", "reason"],
+    ),
+    "PointReleaseRequest": object_of(
+        {"address": TEXT, "who": {**TEXT, "maxLength": 200}, "reason": {**TEXT, "maxLength": 500}},
+        {"address": "comsrv:1001:m:10001", "who": "ada", "reason": "exchanged"},
+        ["address"],
+    ),
     "Ingest": {
         "anyOf": [ref("Sample"), list_of(ref("Sample"), "several times")],
         "example": _SAMPLE,
@@ -215,7 +257,7 @@ POINT_SCHEMAS: dict[str, Schema] = {
     "ChannelPage": object_of({"items": list_of(ref("ChannelGlance")), "next_cursor": or_null(TEXT)}),
     "ChannelReload": object_of({"id": TEXT, "status": TEXT}, {"id": "1001", "status": "reloading"}),
     "ChannelPoint": object_of(
-        {**POINT_FIELDS, **_LAST, "name": TEXT, "pushed": {**FLAG, "description": "not declared"}},
+        {**POINT_FIELDS, **_SAID, **_LAST, "name": TEXT, "pushed": {**FLAG, "description": "not declared"}},
         {**_POINT, "name": "power", "pushed": False},
         [*POINT_FIELDS, "name", "pushed"],
     ),

@@ -85,7 +85,8 @@ class PointRoutes:
                 {200: ("All of them were taken in", "Ingested"), 422: ("A value is bad: nothing was written", "Error")},
                 TAG, "Made for bulk: send some thousand points a request on a connection that stays open. Without "
                 "`ts` they are of now. Late values go to the history only. Undeclared channels and points are fine "
-                "unless `points.strict` is set.", body="Ingest",
+                "unless `points.strict` is set. Points of a channel that has a device are refused: its driver alone "
+                "writes them, and people substitute them.", body="Ingest",
             ),
             Endpoint(
                 "GET", "/api/v1/points/live", self.live, "Follow values",

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import LONG, decode_strictly, read_json_bytes
-from tradewind.errors import Invalid, Problem
+from tradewind.errors import Conflict, Invalid, Problem, Unavailable
 from tradewind.offload import offload
 from tradewind.points.address import KINDS, is_number
 from tradewind.points.batch import value_problem
@@ -27,11 +27,16 @@ from tradewind.points.spec import Kind
 from tradewind.points.values import is_timestamp
 from tradewind.problems import Problems
 
-#: How many problems one answer names.
 #: How old the knowledge may be that lets values in; they are never refused without a fresh look.
 FRESH_S = 2.0
 ORIGIN = "api"
+#: How often values are judged anew when definitions change meanwhile.
+TRIES = 5
 _FIELDS = frozenset({"channels", "ts"})
+_DRIVER_HINT = (
+    "the channel has a device, and only its driver writes its points; to show another value use `substitute` "
+    "(`tradewind point substitute`)"
+)
 _COMMANDED = (Kind.CONTROL.value, Kind.ADJUSTMENT.value)
 
 
@@ -63,7 +68,6 @@ class Ingest:
         samples = found if isinstance(found, list) else [found]
         batches: list[Batch] = []
         names = count = 0
-        is_commanded = False
         for sample in in_time_order(samples):
             ts = sample.ts if sample.ts is not msgspec.UNSET else 0
             names += len(sample.channels) + (1 if sample.ts is msgspec.UNSET else 2)
@@ -71,19 +75,30 @@ class Ingest:
                 names += len(kinds)
                 for kind, values in kinds.items():
                     count += len(values)
-                    is_commanded = is_commanded or kind in _COMMANDED
                     batches.append(Batch(f"comsrv:{channel}:{kind}", values, ts, origin=ORIGIN))
         # Every text here is a name, so a colon too many is one that stands twice: the decoder keeps the last of two.
         if data.count(b":") != names + count:
             raise await offload(_refusal, data)
-        if self._is_strict or is_commanded:
-            await self._declared.check(samples, is_strict=self._is_strict)
         try:
-            await self._board.write(batches)
+            await self._write(samples, batches)
         except Invalid as error:
             raise await offload(_refusal, data, error) from error
         self.taken += count
         return Response(b'{"accepted":%d}' % count, media_type="application/json")
+
+    async def _write(self, samples: list[Sample], batches: list[Batch]) -> None:
+        """Raises Invalid. The definitions that they are judged by are those at the moment of the write."""
+        is_new = False
+        for _ in range(TRIES):
+            versions = await self._declared.check(samples, is_strict=self._is_strict, is_new=is_new)
+            try:
+                await self._board.push(batches, versions)
+                return
+            except Conflict as error:
+                if error.code != "definition_changed":
+                    raise
+                is_new = True
+        raise Unavailable("the channels are being changed", code="definition_changed", hint="send the values again")
 
 
 def in_time_order(samples: list[Sample]) -> list[Sample]:
@@ -101,15 +116,16 @@ class Declared:
         self._devices: set[str] = set()
         self._looked = -FRESH_S
 
-    async def check(self, samples: list[Sample], *, is_strict: bool) -> None:
-        """Raises Invalid: undeclared points, if `is_strict`; and what only a command to a device may set."""
-        if time.monotonic() - self._looked > FRESH_S:
+    async def check(self, samples: list[Sample], *, is_strict: bool, is_new: bool = False) -> Mapping[str, str]:
+        """Raises Invalid: points of a device, which only its driver writes; undeclared points, if `is_strict`. The
+        versions of the definitions by which it judged; `is_new`: not those that it knows already."""
+        if is_new or time.monotonic() - self._looked > FRESH_S:
             await self._look()
-        if not any(True for _ in self._problems(samples, is_strict)):
-            return
-        await self._look()
-        if problems := Problems(self._problems(samples, is_strict)):
-            raise _invalid(problems)
+        if any(True for _ in self._problems(samples, is_strict)):
+            await self._look()
+            if problems := Problems(self._problems(samples, is_strict)):
+                raise _invalid(problems)
+        return self._versions
 
     async def _look(self) -> None:
         versions = await self._channels.versions()
@@ -117,6 +133,9 @@ class Declared:
         for name in self._versions.keys() - versions.keys():
             self._points.pop(name, None)
             self._devices.discard(name)
+        for name in changed:  # until its definition is read, and if it cannot be, it counts as a device
+            self._points[name] = set()
+            self._devices.add(name)
         for spec in await self._channels.get_readable(changed):
             self._points[spec.id] = {(point.kind.value, point.id) for point in spec.points}
             (self._devices.discard if spec.protocol == PUSH else self._devices.add)(spec.id)
@@ -134,8 +153,11 @@ class Declared:
                     continue
                 for kind, values in kinds.items():
                     path = f"{where}.{channel}.{kind[:64]}"
-                    if kind in _COMMANDED and channel in self._devices and values:
-                        yield Problem("needs_a_command", path, "the channel has a device: send a command instead")
+                    if channel in self._devices:
+                        if kind in _COMMANDED and values:
+                            yield Problem("needs_a_command", path, "the channel has a device: send a command instead")
+                        elif values:
+                            yield Problem("belongs_to_driver", path, _DRIVER_HINT)
                     elif is_strict:
                         for point in values:
                             if (kind, point) not in known:

@@ -221,6 +221,7 @@ RULE_SCHEMAS: dict[str, Schema] = {
             "error_message": or_null(TEXT),
             "context": object_of({"source_data": TEXT, "trigger_value": VALUE}),
             "cause": {**TEXT, "description": "startup, timer, edited, …; absent: a value changed"},
+            "substituted": {**WORDS, "description": "sources whose values people had given; absent: none"},
             "results": list_of(
                 object_of(
                     {"type": TEXT, "success": FLAG, "id": TEXT, "code": TEXT, "error": TEXT}, None, ["type", "success"]

@@ -264,6 +264,7 @@ SCHEMAS: dict[str, Schema] = {
             "models": _part(list_of(ref("ModelGlance"), "the first by name"), has_total=True),
             "commands": _part(list_of(ref("Command"), "those that changed last")),
             "alarms": _part(list_of(ref("Alarm"), "the newest that are open"), has_total=True),
+            "substitutions": _part(list_of(ref("Substitution"), "points that people have substituted"), has_total=True),
         }
     ),
 }

@@ -21,6 +21,7 @@ from tradewind.api.channel_book import ChannelBook
 from tradewind.api.commands import command_view
 from tradewind.api.health import ask_health
 from tradewind.api.models import model_glance
+from tradewind.api.point_room import substitution_view
 from tradewind.api.workers import worker_view
 from tradewind.clock import iso, now_ms
 from tradewind.errors import Overloaded, TradewindError
@@ -43,12 +44,15 @@ MAX_FLOWS = 200
 MAX_CHANNELS = 100
 MAX_MODELS = 100
 MAX_ALARMS = 100
+MAX_SUBSTITUTIONS = 100
 #: A value of a task view with more JSON than this is shown as null: the picture is for the eye.
 MAX_VALUE_BYTES = 2000
 _LONG_VALUES = ("args", "kwargs", "result", "progress", "error")
 #: Parts that show some of many: they have a total.
-_COUNTED = frozenset(("flows", "channels", "models", "alarms"))
-_PARTS = ("queues", "counts", "workers", "tasks", "flows", "channels", "models", "commands", "alarms")
+_COUNTED = frozenset(("flows", "channels", "models", "alarms", "substitutions"))
+_PARTS = (
+    "queues", "counts", "workers", "tasks", "flows", "channels", "models", "commands", "alarms", "substitutions",
+)  # fmt: skip
 _GROUPS = (
     frozenset({Status.PROCESSING}),
     frozenset({Status.ASSIGNED}),
@@ -145,6 +149,7 @@ class Snapshots:
             self._keep("models", self._models()),
             self._keep("commands", self._commands()),
             self._keep("alarms", self._alarms()),
+            self._keep("substitutions", self._substitutions()),
         )
         at, name = iso(now_ms()), {"name": station.name, "version": station.version}
         return {"at": at, "station": name, "health": health, **self._parts}
@@ -195,6 +200,10 @@ class Snapshots:
         page = await self._station.rules.alarms.list(AlarmQuery(status=OPEN, limit=MAX_ALARMS))
         figures = await self._station.rules.statistics(1)
         return [alarm.to_json() for alarm in page.alarms], sum(figures.open.values())
+
+    async def _substitutions(self) -> tuple[list[dict[str, Any]], int]:
+        found = await self._station.points.substitutions.standing()
+        return [substitution_view(item) for item in found[:MAX_SUBSTITUTIONS]], len(found)
 
     async def _newest(self) -> list[dict[str, Any]]:
         found: dict[str, Task] = {}

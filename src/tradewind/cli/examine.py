@@ -15,7 +15,7 @@ from tradewind.cli.check import Check, bounded, of_part
 from tradewind.cli.examine_flows import flows
 from tradewind.cli.examine_history import history
 from tradewind.cli.examine_indexes import definitions, indexes, key_types, repair
-from tradewind.cli.examine_plant import channels, feed, models
+from tradewind.cli.examine_plant import channels, feed, models, substitutions
 from tradewind.cli.examine_rules import alarms, notifications, rules
 from tradewind.cli.times import span
 from tradewind.clock import iso, now_ms
@@ -73,8 +73,8 @@ async def examine(settings: Settings, repaired: list[IndexFault] | None = None) 
         _outbox,
     )
     looks: tuple[Look, ...] = (
-        *own, flows, channels, feed, models, rules, alarms, notifications, history, indexes, definitions, key_types,
-        _keys,
+        *own, flows, channels, substitutions, feed, models, rules, alarms, notifications, history, indexes,
+        definitions, key_types, _keys,
     )  # fmt: skip
     sql = await _sql(settings)
     try:

@@ -60,6 +60,20 @@ async def channels(plane: Plane) -> list[Check]:
     return found
 
 
+async def substitutions(plane: Plane) -> list[Check]:
+    """Points that show what people say instead of their devices."""
+    room = PointRoom(plane.link, plane.all_settings)
+    try:
+        found = await room.substitutions.standing()
+    finally:
+        await room.close()
+    if not found:
+        return []
+    said = [f"{item.address} = {item.value:g} ({item.reason}; {item.who or item.source})" for item in found]
+    hint = "`tradewind point substitutions` shows them all, `tradewind point release` ends one"
+    return [Check("substituted points", "warn", f"{len(found)}: {named(said)}", hint)]
+
+
 async def models(plane: Plane) -> list[Check]:
     points = PointPlane(plane.link, plane.all_settings)
     keys = plane.keys

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _KINDS = {"raw": "samples", "minute": "minutes", "hour": "hours"}
-QUALITIES = ("good", "uncertain", "bad")
+QUALITIES = {0: "good", 1: "uncertain", 2: "bad", 4: "substituted"}
 
 
 def number(value: float | None) -> str | None:

@@ -58,6 +58,7 @@ STYLES = {
     "pushed": "cyan",
     "good": "green",
     "uncertain": "yellow",
+    "substituted": "magenta",
     "bad": "red",
     "ok": "green",
     "active": "green",

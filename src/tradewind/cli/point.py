@@ -83,13 +83,92 @@ def write(
         str | None, typer.Option("--ts", metavar="T", help="Of when: milliseconds since 1970, or ISO. Now if absent.")
     ] = None,
 ) -> None:
-    """Send values as a device would that pushes them. To change something at a device use `command send`."""
+    """Send values as a device would that pushes them. To change something at a device use `command send`, to show
+    another value than a device's `point substitute`."""
     cli: Session = ctx.obj
     body: dict[str, Any] = {"channels": read_values(values)}
     if ts is not None:
         body["ts"] = read_ts(ts)
     found = cli.station.post("/points", body)
     cli.out.show(found, lambda: cell(f"{found['accepted']} accepted"))
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # so that a value may begin with a minus
+def substitute(
+    ctx: typer.Context,
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="comsrv:1001:m:10001, or 1001:m:10001.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="A number; for signals 0 or 1.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="For so long: 30s, 10m, 2h, 1d.", show_default=False)
+    ] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="On whose behalf (you).")] = None,
+) -> None:
+    """Show a value instead of the device's, for a limited time; its quality is `substituted`."""
+    from tradewind.cli.command import SOURCE, number, user
+
+    cli: Session = ctx.obj
+    body: dict[str, Any] = {"address": whole_address(address), "value": number(value), "reason": reason}
+    body |= {"who": user() if who is None else who, "source": SOURCE}
+    if length is not None:
+        body["for_s"] = _seconds(length)
+    found = cli.station.post("/points/substitutions", body)
+    cli.out.show(found, lambda: cell(f"{found['address']} = {number_text(found['value'])} until {found['until']}"))
+
+
+@app.command()
+def release(
+    ctx: typer.Context,
+    addresses: Annotated[list[str], typer.Argument(metavar="ADDRESS…")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")] = "",
+) -> int:
+    """Show what the device says again."""
+    from tradewind.cli.command import user
+    from tradewind.cli.each import for_each
+
+    cli: Session = ctx.obj
+
+    def ask(address: str) -> dict[str, Any]:
+        body = {"address": whole_address(address), "who": user(), "reason": reason}
+        answer: dict[str, Any] = cli.station.post("/points/substitutions/release", body)
+        return {"address": body["address"], **answer}
+
+    def told(answer: dict[str, Any]) -> str:
+        return f"{answer['address']} {'released' if answer['released'] else 'was not substituted'}"
+
+    return for_each(cli, addresses, ask, told)
+
+
+@app.command()
+def substitutions(ctx: typer.Context) -> None:
+    """Points that show what people say instead of their devices."""
+    from tradewind.cli.times import clock_time
+
+    cli: Session = ctx.obj
+    found = cli.station.get("/points/substitutions")
+    rows = [
+        (s["address"], number_text(s["value"]), number_text(s["device"]["value"]), status_cell(s["device"]["quality"]),
+         clock_time(s["since"]), clock_time(s["until"]), s["who"] or s["source"], s["reason"])
+        for s in found["items"]
+    ]  # fmt: skip
+    headings = ("address", "value", "device says", "quality", "since", "until", "by", "reason")
+    right = ("value", "device says")
+    cli.out.show(found, lambda: table(headings, rows, empty="no point is substituted", right=right))
+
+
+def whole_address(text: str) -> str:
+    """`1001:m:10001` is short for `comsrv:1001:m:10001`."""
+    return f"comsrv:{text}" if text.count(":") == 2 else text
+
+
+def _seconds(text: str) -> float:
+    from tradewind.tasks.periodic import parse_every
+
+    try:
+        return parse_every(text) / 1000
+    except Invalid:
+        hint = "give 30s, 10m, 2h or 1d; points.substitute_max_s is the longest"
+        raise Invalid(f"--for: {text!r} is no length of time", code="bad_duration", hint=hint) from None
 
 
 def read_values(words: list[str]) -> dict[str, dict[str, dict[str, float]]]:
@@ -170,7 +249,10 @@ def quality_cell(point: dict[str, Any]) -> Text:
     if state and point["value"] is None:
         return status_cell(state)
     found = status_cell(word)
-    return found.append(f" ({state})") if state else found
+    said = point.get("substitution")
+    if said:
+        state = f"{said['who'] or said['source']}: {said['reason']}; device {number_text(said['device']['value'])}"
+    return found.append(f" ({plain(state)})") if state else found
 
 
 def last_command(point: dict[str, Any]) -> str:

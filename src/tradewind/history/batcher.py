@@ -12,13 +12,13 @@ import structlog
 from tradewind.errors import error_text
 from tradewind.history.columns import Columns
 from tradewind.history.policy import NOT_RECORDED, Choice, Chooser, Policy
-from tradewind.history.sample import BAD, GOOD, UNCERTAIN, Row
+from tradewind.history.sample import BAD, GOOD, SUBSTITUTED, UNCERTAIN, Row
 from tradewind.history.thinning import Thinner
 from tradewind.points.board_point import PointValue
 from tradewind.points.feed import FeedEntry
 
 log = structlog.get_logger(__name__)
-_QUALITY = {"uncertain": UNCERTAIN, "bad": BAD}
+_QUALITY = {"substituted": SUBSTITUTED, "uncertain": UNCERTAIN, "bad": BAD}
 #: Points whose choice is remembered; beyond that a new hash makes all be chosen anew.
 MAX_KNOWN = 1_000_000
 #: Entries without a row after which the cursor moves all the same.

@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from tradewind.history.aggregate import Bytes, Floats, Ints
-from tradewind.history.sample import BAD, MAX_TS_MS, Refused, Row, is_series, refusal
+from tradewind.history.sample import BAD, MAX_TS_MS, QUALITIES, Refused, Row, is_series, refusal
 
 #: Row from a tuple, without a Python frame per row.
 _row: Callable[[Any], Row] = partial(tuple.__new__, Row)
@@ -125,11 +125,15 @@ def _columns(rows: Sequence[Row]) -> Columns | None:
     return columns
 
 
+def _are_qualities(quality: Any) -> bool:
+    return bool(quality.max() <= BAD) or QUALITIES.issuperset(np.unique(quality).tolist())
+
+
 def _are_sound(columns: Columns, known: Container[str]) -> bool:
     if not columns:
         return True
     ts, value, quality = columns.arrays()
-    if not (np.isfinite(value).all() and ts.min() >= 0 and ts.max() <= MAX_TS_MS and quality.max() <= BAD):
+    if not (np.isfinite(value).all() and ts.min() >= 0 and ts.max() <= MAX_TS_MS and _are_qualities(quality)):
         return False
     series = columns.series
     return all(map(known.__contains__, series)) or all(is_series(one) for one in set(series) if one not in known)

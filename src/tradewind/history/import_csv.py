@@ -12,13 +12,14 @@ from typing import TypeAlias
 
 from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
-from tradewind.history.sample import BAD, GOOD, UNCERTAIN, Row, is_series, refusal
+from tradewind.history.sample import BAD, GOOD, SUBSTITUTED, UNCERTAIN, Row, is_series, refusal
 from tradewind.history.times import SECONDS, SECONDS_HINT
 from tradewind.numerals import read_number
 
 _NAMES = {"ts": "ts", "time": "ts", "timestamp": "ts", "address": "address", "series": "address"}
 _NAMES |= {"value": "value", "quality": "quality"}
 _QUALITY = {"": GOOD, "0": GOOD, "good": GOOD, "1": UNCERTAIN, "uncertain": UNCERTAIN, "2": BAD, "bad": BAD}
+_QUALITY |= {"4": SUBSTITUTED, "substituted": SUBSTITUTED}
 _REASONS = {
     "not_finite": "the value is not finite: give a number",
     "not_a_number": "the value is too large",

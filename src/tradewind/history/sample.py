@@ -9,7 +9,9 @@ from typing import NamedTuple
 from tradewind.errors import Invalid
 from tradewind.points.address import Address
 
-GOOD, UNCERTAIN, BAD = 0, 1, 2
+#: As they are stored; 3 is not used.
+GOOD, UNCERTAIN, BAD, SUBSTITUTED = 0, 1, 2, 4
+QUALITIES = frozenset((GOOD, UNCERTAIN, BAD, SUBSTITUTED))
 #: What InfluxDB's 64 bits of nanoseconds can hold, for every sink alike: the years 1970 to 2262.
 MAX_TS_MS = 9_223_372_036_854
 _MOST = int(sys.float_info.max)  # of an integer: more is no float
@@ -40,7 +42,7 @@ def refusal(row: Row) -> str | None:
         return "not_finite"
     if type(ts_ms) is not int or not 0 <= ts_ms <= MAX_TS_MS:
         return "bad_time"
-    if type(quality) is not int or not GOOD <= quality <= BAD:
+    if type(quality) is not int or quality not in QUALITIES:
         return "bad_quality"
     return None if is_series(series) else "bad_series"
 

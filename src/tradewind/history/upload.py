@@ -20,7 +20,7 @@ REASONS = {
     "not_finite": "the value is not finite",
     "not_a_number": "the value is no number",
     "bad_time": "the time is no whole number of milliseconds between 1970 and 2262",
-    "bad_quality": "the quality is none of 0, 1, 2",
+    "bad_quality": "the quality is none of 0, 1, 2, 4",
     "bad_series": "it is no address such as comsrv:1001:m:10001",
     TOO_OLD: "retention has removed that time already",
 }

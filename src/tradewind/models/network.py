@@ -16,7 +16,7 @@ import msgspec
 from tradewind.models.graph import ordered
 from tradewind.models.intake import KeyState, is_plain
 from tradewind.models.outputs import Change, Port, Sample
-from tradewind.models.program import BAD, GOOD, UNCERTAIN, Program
+from tradewind.models.program import BAD, GOOD, SUBSTITUTED, UNCERTAIN, Program
 from tradewind.models.spec import ModelSpec
 from tradewind.points.address import CONTROL, MEASUREMENT
 from tradewind.points.feed import FeedEntry
@@ -26,7 +26,7 @@ from tradewind.points.spec import Kind
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
 #: A time so much after now is from before the clock was set back.
 AHEAD_MS = 5_000
-_WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
+_WORDS = {"": GOOD, "good": GOOD, "substituted": SUBSTITUTED, "uncertain": UNCERTAIN, "bad": BAD}
 
 
 class Network:

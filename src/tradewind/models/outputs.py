@@ -9,7 +9,7 @@ from tradewind.models.spec import Output
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """Where a point stands: quality 0 good, 1 uncertain, 2 bad."""
+    """Where a point stands: quality 0 good, 1 uncertain, 2 bad, 4 substituted."""
 
     value: float
     ts_ms: int

@@ -19,7 +19,10 @@ from tradewind.models.graph import ordered
 from tradewind.models.spec import Calculation, ModelSpec
 from tradewind.models.stateful import Memory
 
-GOOD, UNCERTAIN, BAD = 0, 1, 2
+#: As they are stored, with what models remember and in histories; 3 is a word of the rules (stale).
+GOOD, UNCERTAIN, BAD, SUBSTITUTED = 0, 1, 2, 4
+#: From best to worst.
+_RANK = {GOOD: 0, SUBSTITUTED: 1, UNCERTAIN: 2, BAD: 3}
 #: What a step may raise for values that it cannot work with.
 FAILURES = (ArithmeticError, ValueError, TypeError, TradewindError)
 
@@ -142,7 +145,7 @@ class Program:
     def _guarded(
         self, step: _Step, found: list[Any], worst: list[int], times: Sequence[int]
     ) -> tuple[float | None, int]:
-        quality = max((worst[arg] for arg in step.args), default=GOOD)
+        quality = max((worst[arg] for arg in step.args), key=_RANK.__getitem__, default=GOOD)
         is_whole = all(found[arg] is not None for arg in step.args)
         try:
             if step.memory is not None:
@@ -169,7 +172,7 @@ class Program:
         if value - value != 0.0:
             self.error = self.error or "the result is not finite"
             return None, BAD
-        if quality == GOOD and not bounds[0] <= value <= bounds[1]:
+        if quality in (GOOD, SUBSTITUTED) and not bounds[0] <= value <= bounds[1]:
             quality = UNCERTAIN
         return value + 0.0, quality  # never -0.0
 

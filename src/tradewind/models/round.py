@@ -11,7 +11,7 @@ import msgspec
 from tradewind.ids import short_random
 from tradewind.models.network import Network
 from tradewind.models.outputs import Change, Sample
-from tradewind.models.program import BAD, UNCERTAIN
+from tradewind.models.program import BAD, SUBSTITUTED, UNCERTAIN
 from tradewind.models.state import StateDump
 from tradewind.points.address import MEASUREMENT
 from tradewind.points.board import Board
@@ -22,7 +22,7 @@ from tradewind.redis.scripts import Arg, Scripts
 MODELS_A_CALL = 4_000
 #: Outputs that one call of the board takes.
 OUTPUTS_A_CALL = 20_000
-_WORDS = {UNCERTAIN: "uncertain", BAD: "bad"}
+_WORDS = {UNCERTAIN: "uncertain", BAD: "bad", SUBSTITUTED: "substituted"}
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -118,7 +118,8 @@ class RoundStore:
 
     def _place(self, model: str) -> tuple[str, str, tuple[str, ...]]:
         keys = self._plane.keys
-        names = (keys.model_values, keys.model_ts, keys.model_quality, keys.model_mark)
+        # the last one as board.lua wants it: no substitutions
+        names = (keys.model_values, keys.model_ts, keys.model_quality, keys.model_mark, keys.model_values)
         key = f"modsrv:{model}:{MEASUREMENT}"
         found = key, keys.channel_prefix + key, tuple(make(model, MEASUREMENT) for make in names)
         self._places[model] = found

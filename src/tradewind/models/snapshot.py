@@ -7,12 +7,12 @@ from typing import Any
 
 from tradewind.errors import Invalid
 from tradewind.models.outputs import Sample
-from tradewind.models.program import BAD, GOOD, UNCERTAIN
+from tradewind.models.program import BAD, GOOD, SUBSTITUTED, UNCERTAIN
 from tradewind.points.address import CONTROL, Address
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import ControlValue, parse_value
 
-_QUALITIES = {b"uncertain": UNCERTAIN, b"bad": BAD}
+_QUALITIES = {b"substituted": SUBSTITUTED, b"uncertain": UNCERTAIN, b"bad": BAD}
 #: Fields asked for with one command.
 PIECE = 5_000
 

@@ -30,7 +30,7 @@ from tradewind.points.command_record import Command, CommandRequest, CommandStat
 from tradewind.points.commands import Commands
 
 #: From best to worst.
-QUALITIES = ("good", "uncertain", "bad")
+QUALITIES = ("good", "substituted", "uncertain", "bad")
 _RANK = {word: rank for rank, word in enumerate(QUALITIES)}
 MAX_POINTS = 1000
 OUTPUTS = ("value", "values", "quality")
@@ -39,7 +39,7 @@ FIRST_LOOK_S, LOOK_S = 0.1, 0.5
 SOURCE = "flow"
 
 Accept = Annotated[
-    Literal["good", "uncertain", "bad"],
+    Literal["good", "substituted", "uncertain", "bad"],
     Meta(description="The worst quality that is taken; a stale value is uncertain."),
 ]
 Default = Annotated[

@@ -28,6 +28,7 @@ from tradewind.points.driver_registry import PUSH, DriverRegistry
 from tradewind.points.owed_run import channels_owed
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec, Kind, Quality
+from tradewind.points.substitutions import Substitutions
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import is_wrong_type
 
@@ -87,6 +88,7 @@ class Acquisition:
             board, drivers or DriverRegistry(), plane.clock, plane.settings.stale_s, commands, self._is_held
         )
         self._lease_s = lease_s
+        self._substitutions = Substitutions(board, store)
         self._specs: dict[str, ChannelSpec] = {}
         self._posts: dict[str, _Post] = {}
         self._owed: frozenset[str] = frozenset()
@@ -178,6 +180,23 @@ class Acquisition:
                 claims.release(channel)
             self._settle()  # it may be wanted again already
 
+    async def _mark_foreign(self, spec: ChannelSpec) -> None:
+        """Values from before the channel had this driver (pushed by programs, or of another protocol) are not what the
+        device says: uncertain until it has said something."""
+        status, place = self._plane.keys.channel_status(spec.id), self._plane.at(spec.id)
+        try:
+            names = [("HKEYS", self._plane.keys.points(spec.id, kind)) for kind in READ_KINDS]
+            former, *found = await place.ask([("HGET", status, "protocol"), *names])
+            if former == spec.protocol.encode():
+                return
+            if spec.protocol != PUSH:
+                stored = {(kind, name.decode()) for kind, its in zip(READ_KINDS, found, strict=True) for name in its}
+                await self._mark(spec.id, stored)
+            with translated(place.link):
+                await place.redis.hset(status, "protocol", spec.protocol)
+        except Unavailable as error:
+            log.warning("channel_values_not_marked", channel=spec.id, error=error.message)
+
     async def _mark_undeclared(self, spec: ChannelSpec) -> None:
         """Values of points that the channel has no more would look as fresh as the channel."""
         declared = {(point.kind, point.id) for point in spec.points}
@@ -211,6 +230,7 @@ class Acquisition:
         points = sum(point.kind in READ_KINDS for point in spec.points)
         status = ChannelStatus(spec.id, self.owner, points, self._plane.clock.now_ms())
         self._book.open(status)
+        await self._mark_foreign(spec)
         if spec.protocol != PUSH:
             await self._mark_undeclared(spec)
         runner: ChannelRunner | PushWatch
@@ -272,10 +292,12 @@ class Acquisition:
 
     async def _sweep(self) -> None:
         """End what is over, also without a scheduler; several do no harm."""
-        while self._bench.commands is not None:
+        while True:
             await asyncio.sleep(SWEEP_S)
             try:
-                await self._bench.commands.sweep()
+                if self._bench.commands is not None:
+                    await self._bench.commands.sweep()
+                await self._substitutions.sweep()
             except TradewindError as error:
                 log.warning("commands not swept", error=error.message)
 

@@ -16,7 +16,7 @@ from tradewind.points.values import is_timestamp
 #: Points that one script call writes; larger batches are cut, each piece is atomic by itself.
 MAX_POINTS = 10_000
 MAX_ORIGIN = 200
-_GOOD = Quality.GOOD
+_GOOD, _SUBSTITUTED = Quality.GOOD, Quality.SUBSTITUTED
 _ZERO_OR_ONE = frozenset((0, 1))
 
 
@@ -70,9 +70,9 @@ class Batch(msgspec.Struct, frozen=True):
 
 class Written(msgspec.Struct, frozen=True):
     """What became of the points. `accepted`: the board shows them now (`equal` of them replaced another value of the
-    same time); `late`: older than what the board has, in the feed only; `duplicates`: nothing new, dropped. Of all of
-    them, `clamped` claimed a time in the future, and `replaced` took the place of values whose time lies in the future
-    now: the clock was set back."""
+    same time); `late`: older than what the board has, in the feed only; `duplicates`: nothing new, dropped; `held`:
+    their points are substituted. Of all of them, `clamped` claimed a time in the future, and `replaced` took the place
+    of values whose time lies in the future now: the clock was set back."""
 
     accepted: int = 0
     late: int = 0
@@ -80,6 +80,7 @@ class Written(msgspec.Struct, frozen=True):
     equal: int = 0
     clamped: int = 0
     replaced: int = 0
+    held: int = 0
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -258,6 +259,9 @@ def _qualities(
     for name, word in quality.items():
         if word not in Quality.__members__.values():
             problems.append(Problem("bad_quality", f"{path}.quality.{name}", "write good, uncertain or bad"))
+        elif word == _SUBSTITUTED and service == "comsrv":
+            hint = "no device can say so: substitute the point instead"
+            problems.append(Problem("bad_quality", f"{path}.quality.{name}", hint))
         elif name not in values:
             if is_field(name, service == "comsrv"):
                 alone.append(f"{name}:{Quality(word).value}")

@@ -15,9 +15,10 @@ from typing import Any
 import msgspec
 
 from tradewind import codec
+from tradewind.errors import Conflict
 from tradewind.ids import short_random
 from tradewind.offload import offload
-from tradewind.points.address import KINDS, MODEL_KINDS, Address
+from tradewind.points.address import KINDS, MODEL_KINDS, Address, channel_of
 from tradewind.points.batch import MAX_POINTS, Formats, Line
 from tradewind.points.batch import Batch as Batch
 from tradewind.points.batch import Written as Written
@@ -26,6 +27,7 @@ from tradewind.points.board_read import PointValue as PointValue
 from tradewind.points.board_watch import Change as Change
 from tradewind.points.board_watch import watch
 from tradewind.points.plane import PointPlane
+from tradewind.points.spec import Quality
 from tradewind.points.values import format_value
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
@@ -49,17 +51,52 @@ class Board(BoardReader):
     async def write(self, batches: Sequence[Batch]) -> Written:
         """Write them all, or raise Invalid naming everything that is wrong and write nothing.
 
-        Atomic up to 10,000 points (in a cluster: of one channel), beyond that in pieces. Safe to repeat.
+        For whoever the points belong to: the driver of a channel, the engine of models. Others use `push`. What belongs
+        to substituted points is kept beside what people say. Atomic up to 10,000 points (in a cluster: of one channel),
+        beyond that in pieces. Safe to repeat.
         """
-        if sum(len(batch.values) for batch in batches) < MANY:
-            lines = self._formats.lines(batches)
-        else:
-            lines = await offload(self._formats.lines, batches)
+        lines = await self._lines(batches)
         if not lines:
             return Written()
         await self._note(lines)
+        return await self._write(lines)
+
+    async def push(self, batches: Sequence[Batch], versions: Mapping[str, str]) -> Written:
+        """As `write`, for programs that are no driver. `versions`: of the definitions by which the caller judged that
+        these channels have no device, `-` for one that is not declared. Raises Conflict (`definition_changed`) when one
+        is another now, and has written nothing; in a cluster what was written in between is made uncertain."""
+        lines = await self._lines(batches)
+        if not lines:
+            return Written()
+        expected = {line.channel: versions.get(line.channel, "-") for line in lines if line.channel}
         if not self.plane.link.cluster:
-            return await self._send("", lines)
+            await self._note(lines)
+            return await self._write(lines, expected)
+        if await self._versions(expected) != expected:
+            raise _definition_changed()
+        await self._note(lines)
+        written = await self._write(lines)
+        now = await self._versions(expected)
+        if changed := {channel for channel in expected if now[channel] != expected[channel]}:
+            doubtful = [batch for batch in batches if channel_of(batch.key) in changed]
+            marks = [dict.fromkeys(batch.values, Quality.UNCERTAIN.value) for batch in doubtful]
+            await self.write([Batch(b.key, {}, quality=mark) for b, mark in zip(doubtful, marks, strict=True)])
+            raise _definition_changed()
+        return written
+
+    async def _lines(self, batches: Sequence[Batch]) -> list[Line]:
+        if sum(len(batch.values) for batch in batches) < MANY:
+            return self._formats.lines(batches)
+        return await offload(self._formats.lines, batches)
+
+    async def _versions(self, channels: Iterable[str]) -> dict[str, str]:
+        names = list(channels)
+        found = (await self.plane.home.ask([("HMGET", self.plane.keys.channel_versions(), *names)]))[0] if names else []
+        return {name: text.decode() if text else "-" for name, text in zip(names, found, strict=True)}
+
+    async def _write(self, lines: list[Line], expected: Mapping[str, str] | None = None) -> Written:
+        if not self.plane.link.cluster:
+            return await self._send("", lines, expected)
         by_channel: dict[str, list[Line]] = {}
         for line in lines:
             by_channel.setdefault(line.channel, []).append(line)
@@ -71,7 +108,8 @@ class Board(BoardReader):
         return self._packed(self._formats.lines(batches), "")
 
     async def compare_and_set(self, address: Address | str, expected: float | None, value: float) -> bool:
-        """Write the value if the board shows `expected` (None: no value) for that point; says whether it did."""
+        """Write the value if the board shows `expected` (None: no value) for that point; says whether it did. For
+        whoever the point belongs to, as `write`."""
         where = Address.parse(address) if isinstance(address, str) else address
         batch = Batch(where.key, {where.field: value})
         lines = self._formats.lines([batch])
@@ -104,7 +142,7 @@ class Board(BoardReader):
         """Remove all values of a channel (not its definition and not its commands); how many keys went."""
         keys = self.plane.keys
         names = [name for kind in sorted(KINDS) for name in self._names(f"comsrv:{channel}:{kind}")]
-        names.append(keys.channel_status(channel))
+        names = list(dict.fromkeys([*names, keys.channel_status(channel)]))  # the substitutions are of all kinds
         if self.plane.link.cluster:
             names.append(keys.feed(channel))
         for kind in KINDS:
@@ -112,6 +150,7 @@ class Board(BoardReader):
         with translated(self.plane.link):
             removed: int = await self.plane.at(channel).redis.unlink(*names)
             await self.plane.redis.unlink(keys.channel_outcomes(channel))
+            await self.plane.redis.srem(keys.channels_substituted(), channel)
             await self.plane.redis.srem(keys.channels_pushed(), *(f"{channel}:{kind}" for kind in KINDS))
             if self.plane.link.cluster:
                 await self.plane.redis.srem(keys.feeds(), channel)
@@ -125,12 +164,22 @@ class Board(BoardReader):
             removed: int = await self.plane.redis.unlink(*names)
         return removed
 
-    async def _send(self, channel: str, lines: Sequence[Line]) -> Written:
-        """One call after the other: each may have to be repeated, and knows only its own last write."""
-        scripts = self.plane.at(channel).scripts
-        return _sum(
-            [Written(*await scripts.run("board_write", *self._packed(part, channel))) for part in _calls(lines)]
-        )
+    async def _send(self, channel: str, lines: Sequence[Line], expected: Mapping[str, str] | None = None) -> Written:
+        """One call after the other: each may have to be repeated, and knows only its own last write. `expected`:
+        versions that the definitions must have."""
+        scripts, written = self.plane.at(channel).scripts, []
+        for part in _calls(lines):
+            keys, args = self._packed(part, channel)
+            if expected is None:
+                reply = await scripts.run("board_write", keys, args)
+            else:
+                judged = {line.channel: expected[line.channel] for line in part if line.channel}
+                head: list[Arg] = [len(judged), *itertools.chain.from_iterable(judged.items())]
+                reply = await scripts.run("board_push", [self.plane.keys.channel_versions(), *keys], [*head, *args])
+            if reply is None:
+                raise _definition_changed()
+            written.append(Written(*reply))
+        return _sum(written)
 
     def _packed(self, lines: Sequence[Line], channel: str) -> tuple[list[str], list[Arg]]:
         plane = self.plane
@@ -168,6 +217,11 @@ class Board(BoardReader):
             noted.clear()
         for key in new:
             noted[key] = now + NOTED_S
+
+
+def _definition_changed() -> Conflict:
+    message = "a channel was declared otherwise in between"
+    return Conflict(message, code="definition_changed", hint="look at the definitions and try again")
 
 
 def _calls(lines: Sequence[Line]) -> Iterator[list[Line]]:

@@ -10,6 +10,7 @@ import msgspec
 
 from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
+from tradewind.points.substitution import Substitution
 
 Describe = Callable[[Address], PointSpec | None]
 #: Text as the server gave it, decoded or not.
@@ -19,15 +20,19 @@ Column = Sequence[Text | None]
 #: Kinds that somebody measures or computes: when nothing confirms them for long, they are stale.
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD.value, Quality.UNCERTAIN.value, Quality.BAD.value
-_WORDS: dict[Text | None, str] = {None: _GOOD, _UNCERTAIN: _UNCERTAIN, _BAD: _BAD}
-_WORDS |= {word.encode(): word for word in (_UNCERTAIN, _BAD)}
+SUBSTITUTED = Quality.SUBSTITUTED.value
+_WORDS: dict[Text | None, str] = {None: _GOOD}
+_WORDS |= {word: word for word in (SUBSTITUTED, _UNCERTAIN, _BAD)}
+_WORDS |= {word.encode(): word for word in (SUBSTITUTED, _UNCERTAIN, _BAD)}
 
 
 class PointValue(msgspec.Struct, frozen=True, gc=False):
     """What the board knows of a point. Without a value (None) the quality is bad and `ts` and `age_ms` are None.
 
-    A stale value is not good any more: it is `uncertain`, or `bad` if it was. `ts` and `age_ms` in milliseconds.
+    A stale value is not good any more: it is `uncertain`, or `bad` if it was; a substituted one does not grow old.
+    `ts` and `age_ms` in milliseconds.
     `is_refused`: it has no value because its device gives none; else nothing has come yet.
+    `substitution`: who says so, why and until when, if not the device does.
     """
 
     address: str
@@ -38,6 +43,7 @@ class PointValue(msgspec.Struct, frozen=True, gc=False):
     unit: str = ""
     is_stale: bool = False
     is_refused: bool = False
+    substitution: Substitution | None = None
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -68,6 +74,7 @@ def points_of(
         values, times = [value for value, _ in parts], [ts for _, ts in parts]
     usual = moment.stale_ms if kind in _MEASURED else None
     now, prefix, latest = moment.now, f"{key}:", moment.now + moment.future_ms
+    is_channel = service == "comsrv"
     answered = moment.answered if moment.answered <= latest else 0
 
     def fresh_ms(at: int | None) -> int:
@@ -105,10 +112,18 @@ def points_of(
             add(PointValue(prefix + field, None, None, _BAD, None, unit, is_refused=word is not None))
             continue
         quality = _WORDS.get(word, _UNCERTAIN)
-        if is_stale and quality == _GOOD:
+        if is_stale and quality != _BAD and not (is_channel and quality == SUBSTITUTED):
             quality = _UNCERTAIN
         add(PointValue(prefix + field, number, at, quality, age_ms, unit, is_stale))
     return found
+
+
+def substituted(point: PointValue, found: Substitution | None, now: int) -> PointValue:
+    """A point whose quality is `substituted`, with who says so. It does not grow old, but when its time is over, or
+    nobody knows who said it, the value is uncertain."""
+    if found is None or found.until_ms <= now:
+        return msgspec.structs.replace(point, quality=_UNCERTAIN, substitution=found)
+    return msgspec.structs.replace(point, is_stale=False, substitution=found)
 
 
 def _numbers(values: Column) -> Sequence[float | None]:

@@ -9,11 +9,12 @@ import msgspec
 
 from tradewind.offload import offload
 from tradewind.points.address import Address, channel_of
+from tradewind.points.board_point import SUBSTITUTED, Moment, points_of, substituted
 from tradewind.points.board_point import Describe as Describe
-from tradewind.points.board_point import Moment, points_of
 from tradewind.points.board_point import PointValue as PointValue
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind
+from tradewind.points.substitution import Substitution, read_substitution
 
 #: Points of a hash that the server packs in one go, for about a millisecond a thousand.
 PACKED_POINTS = 10_000
@@ -55,7 +56,7 @@ class BoardReader:
                 moment = self._moment(now, replies)
                 points = points_of(key, fields, values, times, words, moment, self._describe)
                 found.update(zip(by_key[key], points, strict=True))
-        return [found[at] for at in range(len(wanted))]
+        return await self._explained([found[at] for at in range(len(wanted))])
 
     async def read_one(self, address: Address | str) -> PointValue:
         return (await self.read([address]))[0]
@@ -113,8 +114,26 @@ class BoardReader:
             return await self._read_plain(channel, keys)
         now = self._now(reply)
         if sum(len(values) for values, *_ in columns) < MANY:
-            return self._points_of(keys, columns, now, is_numbered=bool(channel))
-        return await offload(self._points_of, keys, columns, now, is_numbered=bool(channel))
+            found = self._points_of(keys, columns, now, is_numbered=bool(channel))
+        else:
+            found = await offload(self._points_of, keys, columns, now, is_numbered=bool(channel))
+        return await self._explained(found) if channel and any(words for _, _, words, _ in columns) else found
+
+    async def _explained(self, points: list[PointValue]) -> list[PointValue]:
+        """Say of substituted points who substituted them, why and until when."""
+        places: dict[str, list[int]] = {}
+        for at, point in enumerate(points):
+            if point.quality == SUBSTITUTED and point.address.startswith("comsrv:"):
+                places.setdefault(point.address.split(":", 2)[1], []).append(at)
+        for channel, some in places.items():
+            fields = [points[at].address.split(":", 2)[2] for at in some]
+            key = self.plane.keys.point_substitutions(channel)
+            time, texts = await self.plane.at(channel).ask_raw([("TIME",), ("HMGET", key, *fields)])
+            for at, text in zip(some, texts, strict=True):
+                found = read_substitution(points[at].address, text) if text is not None else None
+                known = found if isinstance(found, Substitution) else None
+                points[at] = substituted(points[at], known, self._now(time))
+        return points
 
     def _points_of(
         self, keys: Sequence[str], columns: Sequence[Columns], now: int, *, is_numbered: bool
@@ -133,7 +152,7 @@ class BoardReader:
             commands += [("HGETALL", name) for name in self._names(key)[:3]]
             commands += self._status(key)
         replies = await self.plane.at(channel).ask_raw(commands)
-        return await offload(self._plain_points, channel, keys, replies)
+        return await self._explained(await offload(self._plain_points, channel, keys, replies))
 
     def _plain_points(self, channel: str, keys: Sequence[str], answers: Sequence[Any]) -> list[PointValue]:
         replies = iter(answers)
@@ -161,8 +180,9 @@ class BoardReader:
         channel = channel_of(key)
         return self.plane.keys.channel_status(channel) if channel else self.plane.keys.models_status()
 
-    def _names(self, key: str) -> tuple[str, str, str, str]:
-        """The hash of that key, its times, its qualities, its mark."""
+    def _names(self, key: str) -> tuple[str, str, str, str, str]:
+        """The hash of that key, its times, its qualities, its mark, the substitutions of its channel; as board.lua has
+        it. Fields of models cannot be substituted."""
         keys = self.plane.keys
         service, entity, kind = key.split(":")
         if service == "comsrv":
@@ -171,13 +191,20 @@ class BoardReader:
                 keys.points_ts(entity, kind),
                 keys.points_quality(entity, kind),
                 keys.points_mark(entity, kind),
+                keys.point_substitutions(entity),
             )
+        values = keys.model_values(entity, kind)
         return (
-            keys.model_values(entity, kind),
+            values,
             keys.model_ts(entity, kind),
             keys.model_quality(entity, kind),
             keys.model_mark(entity, kind),
+            values,
         )
+
+    def names_of(self, key: str) -> tuple[str, ...]:
+        """The keys of a batch in lua/board.lua."""
+        return self._names(key)
 
     def _status(self, key: str) -> list[tuple[Any, ...]]:
         """What tells when the channel of that key last answered: its unchanged points are as fresh as that."""

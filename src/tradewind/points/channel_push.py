@@ -54,7 +54,9 @@ class PushWatch:
     async def _look(self) -> None:
         keys, channel = self._plane.keys, self.channel.id
         commands = [("TIME",), *(("HGETALL", keys.points_ts(channel, kind)) for kind in READ_KINDS)]
-        (seconds, micros), *found = await self._plane.at(channel).ask(commands)
+        commands.append(("HKEYS", keys.point_substitutions(channel)))
+        (seconds, micros), *found, substituted = await self._plane.at(channel).ask(commands)
+        people = {name.decode(errors="replace") for name in substituted}
         now = int(self._plane.clock.now_arg() or seconds * 1000 + micros // 1000)
         newest = 0
         batches = []
@@ -63,6 +65,8 @@ class PushWatch:
             for name, at in times.items():
                 key, ts = (kind.value, name.decode(errors="replace")), whole(at)
                 if not ts or not is_number(key[1]):  # a foreign program has left something that is no time
+                    continue
+                if ":".join(key) in people:  # nobody has sent that
                     continue
                 newest = max(newest, ts)
                 if now - ts > self._ages_ms.get(key, self._usual_ms) and self._marked.get(key) != ts:

@@ -226,7 +226,8 @@ async def read_statuses(plane: PointPlane, channels: Sequence[str]) -> list[dict
     for channel in channels:
         stored = (await plane.at(channel).ask([("HGETALL", plane.keys.channel_status(channel))]))[0]
         fields: dict[str, Any] = {name.decode(): value.decode() for name, value in stored.items()}
-        fields.pop("reload", None)
+        for name in ("reload", "protocol"):
+            fields.pop(name, None)
         for name, text in fields.items():
             if name not in ("error", "owner"):
                 try:

@@ -18,7 +18,7 @@ from tradewind.points.board_read import PointValue
 from tradewind.points.command_record import CommandRequest
 from tradewind.points.convert import check_write
 from tradewind.points.driver_registry import PUSH
-from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality
+from tradewind.points.spec import GOOD_ONLY, ChannelSpec, Kind, PointSpec, Quality
 
 MAX_S: Final = 3600.0
 WRITABLE: Final = (Kind.CONTROL, Kind.ADJUSTMENT)
@@ -41,11 +41,13 @@ class Control(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Interlock:
-    """A condition that must hold. `addresses`: the points it looks at, by the name they have in the expression."""
+    """A condition that must hold. `addresses`: the points it looks at, by the name they have in the expression.
+    `accepts`: the qualities that their values may have."""
 
     text: str
     expression: Expression
     addresses: Mapping[str, Address]
+    accepts: tuple[Quality, ...] = GOOD_ONLY
 
 
 def check_request(request: CommandRequest) -> list[Problem]:
@@ -121,7 +123,7 @@ def check_control(control: Control, value: float) -> list[Problem]:
     return check_write(bounds, value) if math.isfinite(value) else []
 
 
-def parse_interlock(text: str, channel: str) -> Interlock:
+def parse_interlock(text: str, channel: str, accepts: tuple[Quality, ...] = GOOD_ONLY) -> Interlock:
     """Raises Invalid with all problems of the text."""
     addresses: dict[str, Address] = {}
     names: dict[str, str] = {}
@@ -143,18 +145,19 @@ def parse_interlock(text: str, channel: str) -> Interlock:
         raise Invalid(
             f"the interlock {text!r} names what is no point", code="bad_interlock", hint=_HINT, problems=unknown
         )
-    return Interlock(text, expression, addresses)
+    return Interlock(text, expression, addresses, accepts)
 
 
 def judge(interlock: Interlock, value: float, points: Mapping[str, PointValue]) -> str:
-    """Why the interlock forbids the value now; `` when it does not. Only good values count; `points` by name."""
+    """Why the interlock forbids the value now; `` when it does not. Only values of the qualities that it accepts count;
+    `points` by name."""
     inputs: dict[str, object] = {"value": value}
     for name, address in interlock.addresses.items():
         point = points[name]
         if point.value is None:
             return f"the interlock needs {address}, which has no value"
-        if point.quality != Quality.GOOD:
-            return f"the interlock needs {address}, which is {'stale' if point.is_stale else point.quality}"
+        if point.quality not in interlock.accepts:
+            return f"the interlock needs {address}, which is {_doubt(point)}"
         inputs[name] = point.value
     try:
         is_free = interlock.expression(inputs)
@@ -164,6 +167,15 @@ def judge(interlock: Interlock, value: float, points: Mapping[str, PointValue]) 
         return ""
     seen = ", ".join(f"{interlock.addresses[name]} = {inputs[name]:g}" for name in interlock.addresses)
     return f"the interlock {interlock.text!r} does not hold" + (f" ({seen})" if seen else "")
+
+
+def _doubt(point: PointValue) -> str:
+    if point.is_stale or point.quality != Quality.SUBSTITUTED:
+        return "stale" if point.is_stale else point.quality
+    hint = "release it, or let the point's interlock_accepts allow it"
+    said = point.substitution
+    by = f" by {said.who}: {said.reason}" if said is not None else ""
+    return f"substituted{by} ({hint})"
 
 
 def read_back_of(point: PointSpec, channel: str) -> Address | None:

@@ -260,7 +260,7 @@ def _batch_of(effect: Effect) -> Batch:
 
 async def require_interlock(board: Board, channel: str, point: PointSpec, value: float) -> None:
     """Raises Interlocked when the point's interlock forbids the value now, or cannot be judged."""
-    interlock = parse_interlock(point.interlock, channel)
+    interlock = parse_interlock(point.interlock, channel, point.interlock_accepts)
     names = list(interlock.addresses)
     found = await board.read([interlock.addresses[name] for name in names])
     why = judge(interlock, value, dict(zip(names, found, strict=True)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,16 +18,24 @@ class Kind(StrEnum):
 
 
 class Quality(StrEnum):
+    """From best to worst. `substituted`: a person of this station says so, not the device; see substitution.py."""
+
     GOOD = "good"
+    SUBSTITUTED = "substituted"
     UNCERTAIN = "uncertain"
     BAD = "bad"
+
+
+#: One object, because what is at its default is left out by identity.
+GOOD_ONLY: Final = (Quality.GOOD,)
 
 
 class PointSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """Engineering value = raw × scale + offset; `reverse` flips s and c. `deadband`: smaller changes are not written.
 
     `min`, `max`, `step`: bounds of what may be written to c and a, of what is plausible for m. `max_age_s`: an
-    older value is stale. `mapping`: the row of the protocol's mapping table."""
+    older value is stale. `interlock_accepts`: qualities of the values that the interlock may look at.
+    `mapping`: the row of the protocol's mapping table."""
 
     kind: Kind
     id: str
@@ -49,6 +57,7 @@ class PointSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     off_value: float = 0
     pulse_ms: int = 0
     interlock: str = ""
+    interlock_accepts: tuple[Quality, ...] = GOOD_ONLY
     select_first: bool = False
     read_back: str = ""
     tolerance: float = 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tradewind.numerals import read_number, read_whole
-from tradewind.points.spec import Kind
+from tradewind.points.spec import GOOD_ONLY, Kind, Quality
 
 Parser = Callable[[Any], Any]
 
@@ -27,6 +27,10 @@ _TYPES: Final[dict[str, str]] = {name: name for name in _DATA_TYPES.split()} | {
 }
 _FLAGS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 _CONTROLS: Final = {"latched": "latched", "direct": "latched", "momentary": "momentary", "pulse": "pulse"}
+_ACCEPTED: Final = {
+    frozenset({"good"}): GOOD_ONLY,
+    frozenset({"good", "substituted"}): (Quality.GOOD, Quality.SUBSTITUTED),
+}
 _KINDS: Final[dict[str, str]] = {
     word: words[0]
     for words in ("m telemetry measurement t yc", "s signal yx", "c control yk", "a adjustment yt")
@@ -157,6 +161,16 @@ def control_type(value: Any) -> str:
     return _one_of(_CONTROLS, "latched, momentary, pulse", "bad_control_type", value)
 
 
+def interlock_accepts(value: Any) -> tuple[Quality, ...]:
+    """`good`, or `good substituted`; in YAML also as a list."""
+    words = [part for part in re.split(r"[\s,;|]+", value) if part] if type(value) is str else value
+    known = isinstance(words, (list, tuple)) and all(type(word) is str for word in words)
+    made = _ACCEPTED.get(frozenset(word.lower() for word in words)) if known else None
+    if made is None:
+        raise BadCell("bad_interlock_accepts", f"give good, or good and substituted, not {_shown(value)}")
+    return made
+
+
 def upper(value: Any) -> str:
     return str(text(64)(value)).upper()
 
@@ -215,6 +229,7 @@ POINT_COLUMNS: Final[dict[str, Column]] = _named(
     ("off_value", Column("off_value", number, "sc")),
     ("pulse_duration_ms pulse_duration pulse_ms", Column("pulse_ms", whole(0, 600_000), "c")),
     ("interlock", Column("interlock", _LONG, "ca")),
+    ("interlock_accepts", Column("interlock_accepts", interlock_accepts, "ca")),
     ("select_first", Column("select_first", flag, "ca")),
     ("read_back", Column("read_back", _TEXT, "ca")),
     ("tolerance", Column("tolerance", at_least_0, "ca")),

@@ -287,15 +287,23 @@ class Keys:
         return f"{self._channel(channel)}:{kind}:ts"
 
     def points_quality(self, channel: str, kind: str) -> str:
-        """hash; point id → `uncertain` or `bad`; points of good quality are not in it. With the values. board_write."""
+        """hash; point id → `substituted`, `uncertain` or `bad`; points of good quality are not in it. With the values. board_write, point_substitute."""
         return f"{self._channel(channel)}:{kind}:q"
 
     def points_mark(self, channel: str, kind: str) -> str:
         """string; `newest ms of any point in the hash, id of the last write`, so that a newer batch needs no look at each point. With the values. board_write."""
         return f"{self._channel(channel)}:{kind}:mark"
 
+    def point_substitutions(self, channel: str) -> str:
+        """hash; `kind:id` of a substituted point → JSON of texts: value, since and until (ms), who, reason, source; device_value, device_ts, device_quality: what its device said last; held: how many of its readings were not shown. After the release `released` (ms), device_ts and nonce, until the device has said something newer, a day at most. With the channel. point_substitute, point_release, board_write."""
+        return f"{self._channel(channel)}:sub"
+
+    def channels_substituted(self) -> str:
+        """set; channels that have or had substituted points. Until the channel is removed. Substitutions."""
+        return f"{self.p}points:substituted"
+
     def channel_status(self, channel: str) -> str:
-        """hash; online `0` or `1`, since_ms, last_ms (the last poll that succeeded), heard_ms (the newest value that was sent), error, polls, failures, missed, commands, dropped (readings lost), refused (messages too large to be read), points, poll_ms, poll_ms_max, owner; reload (changes with each request to connect anew). With the channel. StatusBook, request_reload."""
+        """hash; online `0` or `1`, since_ms, last_ms (the last poll that succeeded), heard_ms (the newest value that was sent), error, polls, failures, missed, commands, dropped (readings lost), refused (messages too large to be read), points, poll_ms, poll_ms_max, owner; protocol (of the driver that writes its points); reload (changes with each request to connect anew). With the channel. StatusBook, request_reload."""
         return f"{self._channel(channel)}:status"
 
     def channel_todo(self, channel: str) -> str:
@@ -359,7 +367,7 @@ class Keys:
         return f"{self.p}modsrv:{model}:{kind}:ts"
 
     def model_quality(self, model: str, kind: str) -> str:
-        """hash; field → `uncertain` or `bad`; fields of good quality are not in it. With the values. board_write."""
+        """hash; field → `substituted`, `uncertain` or `bad`; fields of good quality are not in it. With the values. board_write."""
         return f"{self.p}modsrv:{model}:{kind}:q"
 
     def model_mark(self, model: str, kind: str) -> str:

@@ -19,17 +19,17 @@ from tradewind.clock import from_iso
 from tradewind.errors import Invalid, Problem
 from tradewind.numerals import NUMBER_CHARACTERS, read_number, read_whole
 from tradewind.rules.backtest_series import MAX_TS_MS, Series
-from tradewind.rules.verdict import BAD, GOOD, STALE, UNCERTAIN
+from tradewind.rules.verdict import BAD, GOOD, STALE, SUBSTITUTED, UNCERTAIN
 
 #: Rows read at once, and how many bad ones are named at most.
 PIECE = 50_000
 MAX_PROBLEMS = 100
-_WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD, "stale": STALE}
-_WORDS |= {str(word): word for word in (GOOD, UNCERTAIN, BAD, STALE)}
+_WORDS = {"": GOOD, "good": GOOD, "uncertain": UNCERTAIN, "bad": BAD, "stale": STALE, "substituted": SUBSTITUTED}
+_WORDS |= {str(word): word for word in (GOOD, UNCERTAIN, BAD, STALE, SUBSTITUTED)}
 _HINTS = {
     "bad_time": "milliseconds since the epoch, or ISO such as 2024-01-01T10:00:00Z",
     "bad_value": "a finite number, or nothing where it is unknown",
-    "bad_quality": "good, uncertain, bad or stale",
+    "bad_quality": "good, substituted, uncertain, bad or stale",
     "bad_row": "as many cells as the first line has",
 }
 Columns = list[Sequence[str]]

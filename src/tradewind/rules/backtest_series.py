@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tradewind.errors import Invalid
-from tradewind.rules.verdict import BAD
+from tradewind.rules.verdict import BAD, SUBSTITUTED
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Series(msgspec.Struct, frozen=True, eq=False):
             raise _bad("times, values and qualities differ in number")
         if len(times) and not (times.min() >= 0 and times.max() <= MAX_TS_MS):
             raise _bad("a time is negative or too large")
-        known = (words < BAD) & ~np.isnan(found)
+        known = ((words < BAD) | (words == SUBSTITUTED)) & ~np.isnan(found)
         if np.any(times[1:] < times[:-1]):
             order = np.argsort(times, kind="stable")
             times, found, known = times[order], found[order], known[order]
@@ -136,5 +136,5 @@ def _nothing() -> list[Any]:
 
 
 def _bad(message: str) -> Invalid:
-    hint = "give as many times (ms since the epoch) as values and qualities (0 good … 3 stale)"
+    hint = "give as many times (ms since the epoch) as values and qualities (0 good … 3 stale, 4 substituted)"
     return Invalid(message, code="bad_samples", hint=hint)

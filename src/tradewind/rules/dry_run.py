@@ -22,7 +22,7 @@ from tradewind.rules.spec import Action, CreateAlarm, Rule, SendNotification, ki
 from tradewind.rules.template import context, fill_text
 from tradewind.rules.verdict import Sample
 
-_QUALITIES = ("good", "uncertain", "bad", "stale")
+_QUALITIES = ("good", "uncertain", "bad", "stale", "substituted")
 
 
 class Source(msgspec.Struct, frozen=True):

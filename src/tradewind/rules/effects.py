@@ -116,6 +116,7 @@ def effects_of(
         context=Context(verdict.source, verdict.value),
         cause="" if verdict.cause == "sample" else verdict.cause,
         results=results,
+        substituted=verdict.substituted,
     )
     if acts:
         steps.append(("act", rule.id, msgspec.json.encode(Job(execution, began_ms, acts)).decode()))
@@ -173,6 +174,13 @@ def _acts(action: Action, edge: str) -> bool:
     return isinstance(action, (SendControl, StartFlow, SubmitTask, SetValue)) and action.on in (edge, "both")
 
 
+def _flagged(text: str, verdict: Verdict) -> str:
+    """An alarm says when it rests on what people say instead of devices."""
+    if not verdict.substituted:
+        return text
+    return f"{text} (substituted: {', '.join(verdict.substituted)})".lstrip()
+
+
 def alarm_step(
     rule: Rule, verdict: Verdict, action: CreateAlarm, names: Mapping[str, Any], nonce: str
 ) -> tuple[Any, ...] | None:
@@ -189,7 +197,7 @@ def alarm_step(
             "source": rule.source,
             "level": action.level,
             "title": fill_text(action.title, names)[:MAX_TITLE] or rule.id,
-            "description": fill_text(action.description, names)[:MAX_TEXT],
+            "description": _flagged(fill_text(action.description, names), verdict)[:MAX_TEXT],
             "category": action.category,
             "tags": msgspec.json.encode(action.tags).decode(),
             "threshold": shown(threshold_of(rule, verdict)),

@@ -46,7 +46,8 @@ class Context(msgspec.Struct, frozen=True):
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`triggered` False: the rule became inactive. `timestamp` in milliseconds; `duration_ms` until the last action was
-    done. `cause`: why, if it was not a change of a value (startup, timer, edited, …). Seed fields come first."""
+    done. `substituted`: sources whose values people had given. `cause`: why, if it was not a change of a value
+    (startup, timer, edited, …). Seed fields come first."""
 
     id: str
     rule_id: str
@@ -60,6 +61,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: Context
     cause: str = ""
     results: list[ActionResult] = []
+    substituted: tuple[str, ...] = ()
 
 
 _encoder = msgspec.json.Encoder()

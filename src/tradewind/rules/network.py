@@ -19,7 +19,7 @@ from tradewind.rules.network_watches import AHEAD_MS, Watches, by_watch
 from tradewind.rules.program import CATCH_UP, UNCHANGED, Given, RuleProgram
 from tradewind.rules.spec import AlarmOpen, Rule
 from tradewind.rules.state import RuleState
-from tradewind.rules.verdict import BAD, GOOD, STALE, Sample, Verdict
+from tradewind.rules.verdict import GOOD, STALE, SUBSTITUTED, Sample, Verdict, is_known
 
 
 class Fired(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class RuleNetwork:
         self._fresh = set(range(len(self._programs)))
         self._doubtful: set[int] = set()
         self._watches = watches = Watches(self._programs)
-        self._ages = Ages(watches.slots, watches.times, stale_ms, ages or {})
+        self._ages = Ages(watches.slots, watches.times, stale_ms, ages or {}, watches.substituted)
         self._timers = Timers(self._states)
         self._seen = Seen(watches.keys_of())
         self._untold = frozenset((*self.control_addresses, *self.alarm_conditions))
@@ -117,6 +117,13 @@ class RuleNetwork:
         `begins` by rule id: rules that begin before now; others begin with the board. All of them are to be stored at
         once, with what they have seen: what comes after must not depend on who judges it."""
         known = {self._watches.slots[a]: sample.ts_ms for a, sample in samples.items() if a in self._watches.slots}
+        for address, sample in samples.items():
+            if sample.quality == SUBSTITUTED and address in self._watches.slots:
+                self._watches.hold(self._watches.slots[address], SUBSTITUTED)
+        for at, state in enumerate(self._states):
+            for slot, word in zip(self._watches.slots_of[at], state.qualities, strict=True):
+                if word == SUBSTITUTED:  # until the feed tells of its release
+                    self._watches.hold(slot, SUBSTITUTED)
         stale = self._ages.past(known, now_ms)
         for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
             slots = self._watches.slots_of[at]
@@ -174,7 +181,7 @@ class RuleNetwork:
                 index = self._watches.keys.get(address.rpartition(":")[0])
                 ts_ms = self._not_before(slot, sample.ts_ms) if address in self._untold else sample.ts_ms
                 hits += self._watches.meet(slot, sample.value, ts_ms, sample.quality)
-                moment = max(moment, sample.ts_ms if sample.quality < BAD else now_ms)
+                moment = max(moment, sample.ts_ms if is_known(sample.quality) else now_ms)
                 if index is not None:
                     index.newest = max(index.newest, sample.ts_ms)
         self._judge(sorted(hits, key=by_watch), moment, is_urgent=True)
@@ -228,7 +235,7 @@ class RuleNetwork:
     def _marked(self, slot: int, quality: int, *, is_age: bool = False) -> list[Hit]:
         """What watches show, with another quality; nothing for those to which that says nothing new."""
         hits: list[Hit] = []
-        if not is_age and quality < BAD and self._ages.is_late(slot):
+        if not is_age and is_known(quality) and self._ages.is_late(slot):
             return hits  # without a value it is as old as it was: `age` has the say
         for watch in self._watches.readers[slot]:
             at, place = self._watches.places[watch]

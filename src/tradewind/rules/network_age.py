@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 
 from tradewind.points.address import MEASUREMENT, Address
 from tradewind.points.spec import Kind
@@ -12,14 +12,25 @@ from tradewind.rules.timer import moved_ms
 _AGING = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
 #: Stands for a channel where a source is the output of a model: who computes the models speaks for all of them.
 MODELS = "modsrv"
+#: In ms.
+NEVER = 1 << 62
 
 
 class Ages:
-    """`times`: of the newest samples, by slot, kept by the network. Only points of kind m and s and outputs of models
-    grow old."""
+    """`times`: of the newest samples, by slot, kept by the network. `substituted`: slots whose values people have
+    given, kept by the network, too: these do not grow old. Others do: points of kind m and s, outputs of models."""
 
-    def __init__(self, slots: Mapping[str, int], times: Sequence[int], stale_ms: int, ages: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        slots: Mapping[str, int],
+        times: Sequence[int],
+        stale_ms: int,
+        ages: Mapping[str, int],
+        substituted: Set[int] = frozenset(),
+    ) -> None:
         self._times = times
+        self._substituted = substituted
+        self._kept: frozenset[int] = frozenset()
         self._ages: dict[int, int] = {}
         self._channels: dict[int, str] = {}
         for text, slot in slots.items():
@@ -36,7 +47,11 @@ class Ages:
 
     def past(self, seen: Mapping[int, int], now_ms: int) -> set[int]:
         """Slots whose values, of these times, are past their age if nothing else speaks for them."""
-        return {slot for slot, ms in seen.items() if slot in self._ages and ms + self._ages[slot] < now_ms}
+        return {
+            slot
+            for slot, ms in seen.items()
+            if slot in self._ages and slot not in self._substituted and ms + self._ages[slot] < now_ms
+        }
 
     def is_past(self, slot: int, moment_ms: int) -> bool:
         return slot in self._ages and self._end(slot) < moment_ms
@@ -75,10 +90,16 @@ class Ages:
 
     def _end(self, slot: int) -> int:
         """The last moment at which it is fresh."""
+        if slot in self._substituted:
+            return NEVER
         return max(self._time(slot), self._seen[slot]) + self._ages[slot]
 
     def overdue(self, now_ms: int) -> set[str]:
         """Channels with points whose time is up."""
+        if self._kept != self._substituted:
+            self._kept = frozenset(self._substituted)
+            self._heap = [(self._end(slot), slot) for slot in self._ages if slot not in self._late]
+            heapq.heapify(self._heap)
         heap = self._heap
         while heap and heap[0][0] < now_ms:
             slot = heapq.heappop(heap)[1]
@@ -100,4 +121,4 @@ class Ages:
             else:
                 self._late.remove(slot)
                 heapq.heappush(self._heap, (end, slot))
-                yield slot, False, end - self._ages[slot]
+                yield slot, False, max(self._time(slot), self._seen[slot])

@@ -19,7 +19,7 @@ from tradewind.rules.network_index import KeyIndex, read_json_number, read_numbe
 from tradewind.rules.network_seen import Hit
 from tradewind.rules.program import RuleProgram
 from tradewind.rules.state import RuleState
-from tradewind.rules.verdict import BAD, GOOD, UNCERTAIN
+from tradewind.rules.verdict import BAD, GOOD, SUBSTITUTED, UNCERTAIN, is_known
 
 #: Entries of up to so many characters are better read point by point: no plan is made for them.
 SHORT = 160
@@ -27,7 +27,7 @@ SHORT = 160
 AHEAD_MS = 5_000
 #: One object each, for all slots: what is touched for every value stays at hand.
 INF, MINUS_INF = math.inf, -math.inf
-_WORDS = {"good": GOOD, "uncertain": UNCERTAIN, "bad": BAD}
+_WORDS = {"good": GOOD, "substituted": SUBSTITUTED, "uncertain": UNCERTAIN, "bad": BAD}
 by_watch = by_time = itemgetter(0)
 
 
@@ -60,6 +60,9 @@ class Watches:
             if not address.startswith("alarm:"):
                 key, _, field = address.rpartition(":")
                 self.keys.setdefault(key, KeyIndex()).slots[field] = slot
+        #: Slots of points whose values people have given instead of the devices.
+        self.substituted: set[int] = set()
+        self._points = frozenset(slot for address, slot in self.slots.items() if address.startswith("comsrv:"))
         self.checks = 0
         self._low = [INF] * len(self.places)
         self._high = [MINUS_INF] * len(self.places)
@@ -190,6 +193,7 @@ class Watches:
         for field, text in quality.items():
             slot = slots.get(field, -1)
             if field not in times and slot >= 0 and entry.ts_ms >= self.times[slot]:
+                self.hold(slot, _WORDS[text])
                 hits += marked(slot, _WORDS[text])
                 moment = entry.ts_ms
         if hits:
@@ -200,8 +204,9 @@ class Watches:
         if ts_ms < self.times[slot]:
             return
         self.values[slot], self.times[slot] = value, ts_ms
+        self.hold(slot, quality)
         self.checks += len(self.readers[slot])
-        number = value if quality < BAD and isinstance(value, (int, float)) else None
+        number = value if is_known(quality) and isinstance(value, (int, float)) else None
         for watch in self.readers[slot]:
             if number is None or not self._low[watch] <= number <= self._high[watch]:
                 yield watch, value, ts_ms, quality
@@ -214,6 +219,13 @@ class Watches:
         for index in self.keys.values():
             index.newest = min(index.newest, now_ms)
         return moved
+
+    def hold(self, slot: int, quality: int) -> None:
+        """Note whether its value is one that a person has given to a point."""
+        if quality == SUBSTITUTED and slot in self._points:
+            self.substituted.add(slot)
+        elif self.substituted:
+            self.substituted.discard(slot)
 
     def set_band(self, watch: int, program: RuleProgram, state: RuleState, place: int) -> None:
         """After the state has changed."""

@@ -19,7 +19,7 @@ from tradewind.rules.logic import combined
 from tradewind.rules.spec import Rule, sources_of
 from tradewind.rules.state import RuleState
 from tradewind.rules.state_store import dump_state, load_state, sign_of
-from tradewind.rules.verdict import BAD, Sample, Verdict
+from tradewind.rules.verdict import BAD, SUBSTITUTED, Sample, Verdict
 
 __all__ = ["RuleProgram", "RuleState", "Sample", "Verdict"]
 
@@ -199,7 +199,7 @@ class RuleProgram:
                 continue
             if type(value) is int or type(value) is bool:
                 value = float(value)
-            known = value if quality < BAD and value == value else None
+            known = value if (quality < BAD or quality == SUBSTITUTED) and value == value else None
             old = state.known[place]
             if ts_ms == last_ms and known == old and value == state.values[place]:
                 state.qualities[place] = quality
@@ -286,6 +286,7 @@ class RuleProgram:
             self.addresses[place] if place >= 0 else self.rule.source,
             self.names[k],
             None if isinstance(leaf, ScheduleLeaf) else value,
+            tuple(a for a, word in zip(self.addresses, state.qualities, strict=True) if word == SUBSTITUTED),
         )
 
     def _actual(self, state: RuleState, k: int, moment: int) -> Any:

@@ -12,7 +12,7 @@ from tradewind.rules.condition_leaf import LeafProgram
 from tradewind.rules.spec import Rule
 from tradewind.rules.state import RuleState
 from tradewind.rules.timer import Timer
-from tradewind.rules.verdict import BAD
+from tradewind.rules.verdict import is_known
 
 #: Form 1 had no `seen`.
 FORM = 2
@@ -84,4 +84,4 @@ def load_state(sign: int, leaves: Sequence[LeafProgram], state: RuleState, data:
 
 
 def _known(value: Any, quality: int) -> Any:
-    return None if value is None or quality >= BAD or value != value else value
+    return None if value is None or not is_known(quality) or value != value else value

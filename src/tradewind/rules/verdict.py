@@ -6,17 +6,21 @@ from typing import Any
 
 import msgspec
 
-from tradewind.models.program import BAD, GOOD, UNCERTAIN
+from tradewind.models.program import BAD, GOOD, SUBSTITUTED, UNCERTAIN
 
-__all__ = ["BAD", "GOOD", "STALE", "UNCERTAIN", "Sample", "Verdict", "show"]
+__all__ = ["BAD", "GOOD", "STALE", "SUBSTITUTED", "UNCERTAIN", "Sample", "Verdict", "is_known", "show"]
 
 #: Quality of a value past its age; like bad ones it is unknown.
 STALE = 3
 
 
+def is_known(quality: int) -> bool:
+    return quality < BAD or quality == SUBSTITUTED
+
+
 class Sample(msgspec.Struct, frozen=True, gc=False):
-    """What a source shows. Known with quality 0 (good) or 1 (uncertain); not with 2 (bad), 3 (stale) or without a
-    value. Text only from control values of models."""
+    """What a source shows. Known with quality 0 (good), 1 (uncertain) or 4 (substituted); not with 2 (bad), 3 (stale)
+    or without a value. Text only from control values of models."""
 
     value: float | str | None
     ts_ms: int
@@ -29,7 +33,7 @@ class Verdict(msgspec.Struct, frozen=True):
     The rest is filled only with an edge. `cause`: `sample`, `timer`, `startup` (the first level, not an edge: acting
     actions only with on_startup=run) or `bad` (on_bad decided: acting actions never). `at_ms`: event time of the edge.
     `conditions_result` as in the seed's history, `matched` None when unknown. `source`, `field`, `value`: what
-    triggered it; when a timer did, the first condition.
+    triggered it; when a timer did, the first condition. `substituted`: sources whose values people have given.
     """
 
     edge: str = ""
@@ -40,6 +44,7 @@ class Verdict(msgspec.Struct, frozen=True):
     source: str = ""
     field: str = ""
     value: float | str | None = None
+    substituted: tuple[str, ...] = ()
 
 
 def show(value: Any) -> str:

@@ -21,6 +21,9 @@ TYPES: Final = {
 #: Info type "data value" and its bit "overflow" in a status code.
 _DATA_VALUE: Final = 0x0400
 _OVERFLOW: Final = 0x0080
+#: A status code without its info bits; GoodLocalOverride.
+_CODE: Final = 0xFFFF0000
+_OVERRIDDEN: Final = 0x00960000
 _RANGES: Final = {"SByte": INTEGER_RANGES["int8"], "Byte": INTEGER_RANGES["uint8"]} | {
     TYPES[name]: INTEGER_RANGES[name] for name in ("int16", "uint16", "int32", "uint32", "int64", "uint64")
 }
@@ -47,7 +50,8 @@ def reading_of(point: PointSpec, found: ua.DataValue) -> Reading:
     raw = _number(found.Value.Value if found.Value is not None else None)
     if math.isnan(raw) or (status is not None and status.is_bad()):
         quality = Quality.BAD
-    elif status is not None and not status.is_good():
+    elif status is not None and (not status.is_good() or status.value & _CODE == _OVERRIDDEN):
+        # Overridden: a person says so there, not the input.
         quality = Quality.UNCERTAIN
     else:
         quality = Quality.GOOD

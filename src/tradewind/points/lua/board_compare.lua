@@ -1,6 +1,6 @@
 #!lua
 -- Write one value if the board shows the one that the caller expects.
--- KEYS 1 points:feed 2 values of the point's hash 3 its times 4 its qualities 5 its mark
+-- KEYS 1 points:feed 2 values of the point's hash 3 its times 4 its qualities 5 its mark 6 substitutions
 -- ARGV 1 to 16 as in board.lua, 17 id of the point 18 value that it must have, '' for none
 -- Returns 1; 0 when it has another value.
 -- include: board

@@ -62,6 +62,9 @@ const commandColumn = {
 
 const nameOf = (row) => (row.name ? `${row.name} (${row.address})` : row.address);
 
+/** How many substituted points are named. */
+const NAMED = 3;
+
 const qualityColumn = {
   word: "quality",
   cell(td, row) {
@@ -70,7 +73,9 @@ const qualityColumn = {
     setText(td.firstChild, stateWord(state));
     setData(td.firstChild, "state", state);
     const { id, status, result, message } = row.command ?? {}; // how its last command ended
-    td.firstChild.title = id ? [`${id}: ${status} ${result}`, message].filter(Boolean).join("\n") : "";
+    const { substitution: said } = row; // who says so instead of the device, and why
+    const about = said ? [`${said.who || said.source}: ${said.reason}`, word("deviceSays", valueText(said.device.value))] : [];
+    td.firstChild.title = [...about, ...(id ? [`${id}: ${status} ${result}`, message] : [])].filter(Boolean).join("\n");
   },
 };
 
@@ -124,7 +129,10 @@ export const points = {
   },
   note(snapshot) {
     const shown = watch.text ? "" : watch.chosen.channel || watch.chosen.model;
-    return [shown, pointTable.note(snapshot)].filter(Boolean).join(" · ");
+    const { substitutions: some } = snapshot;
+    const named = (some ?? []).slice(0, NAMED).map((item) => item.address).join(", ");
+    const told = some?.length ? word("substituted", snapshot.totals.substitutions, named) : "";
+    return [shown, pointTable.note(snapshot), told].filter(Boolean).join(" · ");
   },
 };
 
