@@ -12,9 +12,10 @@ from tests.history.memory_sink import MemorySink
 from tests.history.test_spool import segments, small_disk, spoil
 from tradewind.clock import now_ms
 from tradewind.history import delivery
-from tradewind.history.sample import SUBSTITUTED
+from tradewind.history.sample import SUBSTITUTED, Row
 from tradewind.history.store import CONSUMER
 from tradewind.points.channel_store import ChannelStore
+from tradewind.points.feed import FeedReader
 from tradewind.points.feed_trim import trim_feed
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec
 from tradewind.points.substitutions import SubstituteRequest, Substitutions
@@ -72,6 +73,29 @@ async def test_every_change_reaches_the_sink_also_those_before_the_recorder_star
         "comsrv:1001:s:4",
         "modsrv:power:measurement:total",
     }
+
+
+async def test_a_recorder_that_leads_again_knows_what_another_one_recorded_meanwhile(home: HistoryRoom) -> None:
+    sink, start, client = MemorySink(), now_ms() - 100_000, home.plane.redis
+    await home.store.put_policy({**QUICK, "policies": [{"match": "*", "deadband": 1}]})
+    async with home.recorder(sink) as recorder:
+        await home.write(start, {"1": 10})
+        await until(lambda: sink.rows() == 1)
+        await client.set(home.keys.history_leader(), "another", px=60_000)
+        await client.incr(home.keys.history_epoch())
+        await until(lambda: not recorder.is_leading)
+        await home.write(start + 1, {"1": 20})
+        reader = FeedReader(home.plane, CONSUMER)
+        batch = await reader.read(1000)
+        assert batch is not None
+        await sink.write([Row(ONE, start + 1, 20.0)])
+        await reader.commit(batch)
+        await reader.close()
+        await client.delete(home.keys.history_leader())
+        await until(lambda: recorder.is_leading)
+        await home.write(start + 2, {"1": 10.5})  # far from the 20, near the 10 that it recorded itself
+        await until(lambda: sink.rows() == 3)
+    assert sink.values(ONE) == [10, 20, 10.5]
 
 
 async def test_the_next_recorder_goes_on_where_the_last_one_stopped(room: HistoryRoom) -> None:
