@@ -243,6 +243,14 @@ async def test_missed_entries_are_made_good_from_the_board(room: ModelRoom) -> N
     async with room.engine() as engine:
         await room.becomes("total", {"total": "12.000000"})
         await until(lambda: _missed(engine, 1))
+        # And while it runs: an entry that it never sees.
+        keys, client = room.keys, room.plane.redis
+        await client.hset(keys.points("1001", "m"), "1", "20.000000")
+        await client.hset(keys.points_ts("1001", "m"), "1", str(now + 2))
+        await client.hincrby(keys.feed_missed(), "modsrv", 1)
+        await room.write(now + 3, {"2": 3.0})
+        await room.becomes("total", {"total": "23.000000"})
+        await until(lambda: _missed(engine, 2))
 
 
 @pytest.mark.parametrize("days", [0, 7])
