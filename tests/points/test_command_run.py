@@ -21,6 +21,7 @@ from tradewind.errors import Conflict, Invalid
 from tradewind.points.command_record import CommandStatus, Result
 from tradewind.points.command_run import CommandRunner
 from tradewind.points.driver import DeviceTrouble
+from tradewind.points.spec import Kind, PointSpec
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings
 
@@ -133,6 +134,17 @@ async def test_a_pulse_goes_on_and_off(bench: Workbench) -> None:
     assert (command.status, command.timeout_ms) == (SUCCESS, 10_050)
     assert bench.device.written == [("30002", 1), ("30002", 0)]
     assert await bench.stored("c", "30002") == "0"
+
+
+async def test_a_pulse_that_is_read_back_stands_at_0(bench: Workbench) -> None:
+    pulse = PointSpec(Kind.CONTROL, "30006", control_type="pulse", pulse_ms=20, read_back="s20001")
+    channel = msgspec.structs.replace(CHANNEL, points=(*CHANNEL.points, pulse))
+    await bench.online(channel)
+    bench.device.follows["30006"] = ("s", "20001")
+    accepted = await bench.send("c", "30006", 1)
+    assert await bench.runner.run_next(channel, bench.device)
+    assert (await bench.commands.get(accepted.id)).result is Result.VERIFIED
+    assert bench.device.written == [("30006", 1), ("30006", 0)] and await bench.stored("c", "30006") == "0"
 
 
 async def test_a_pulse_that_is_stopped_still_goes_off(bench: Workbench) -> None:
