@@ -44,7 +44,8 @@ async def test_a_channel_that_goes_is_reported_and_one_that_comes_back_or_is_swi
     async def reports() -> list[tuple[str, str, str]]:
         rows = await site.plane.redis.xrange(site.plane.keys.faults())
         names = (b"state", b"code", b"source")
-        return [(f[names[0]].decode(), f[names[1]].decode(), f[names[2]].decode()) for _, f in rows]
+        found = [(f[names[0]].decode(), f[names[1]].decode(), f[names[2]].decode()) for _, f in rows]
+        return [report for report in found if report[1] == "channel_offline"]
 
     async def comes(*states: str) -> None:
         async def is_so() -> bool:
