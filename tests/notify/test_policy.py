@@ -119,12 +119,19 @@ def test_rubbish_is_refused_without_another_exception(rubbish: Any) -> None:
     assert problems(rubbish)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "[::1]", "[::ffff:10.0.0.1]", "169.254.169.254"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "[::1]", "[::ffff:10.0.0.1]"])
 def test_a_literal_address_that_is_private_is_refused_unless_allowed(host: str) -> None:
     document = {"targets": {"a": {"url": f"http://{host}/x"}}}
     assert problems(document) == {("refused_address", "targets.a.url")}
     read(document, guard_of(NotifySettings(allow_private=True)))
     read(document, guard_of(NotifySettings(allow_hosts=[host])))
+
+
+def test_where_clouds_keep_credentials_is_refused_unless_named() -> None:
+    document = {"targets": {"a": {"url": "http://169.254.169.254/x"}}}
+    with pytest.raises(Invalid, match="clouds keep credentials"):
+        read(document, guard_of(NotifySettings(allow_private=True)))
+    read(document, guard_of(NotifySettings(allow_hosts=["169.254.169.254"])))
 
 
 def ms(text: str, zone: str = "Europe/Berlin", fold: int = 0) -> int:
