@@ -37,7 +37,7 @@ def test_every_key_starts_with_the_prefix() -> None:
 def test_in_a_cluster_all_keys_share_one_slot() -> None:
     found = all_keys(Keys("plant7:", cluster=True))
     broadcast = {"events", "flow_events", "command_events", "alarm_events"}
-    apart = {"points", "points_ts", "points_quality", "points_mark", "channel_status", "feed"}
+    apart = {"points", "points_ts", "points_quality", "points_mark", "point_substitutions", "channel_status", "feed"}
     stored = {name: key for name, key in found.items() if name not in {*broadcast, *apart}}
     assert {found[name].partition("}")[0] for name in apart} == {"plant7:comsrv:{<channel>"}, "a slot per channel"
     for key in stored.values():
