@@ -14,6 +14,8 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,1000}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 #: The characters of decimal numbers: text of these only is a number for `float` if it is one for `read_number`.
 NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
+#: The last millisecond of the year 9999.
+MAX_STORED = 253_402_300_799_999
 
 
 def read_number(text: str) -> float:
@@ -33,3 +35,13 @@ def read_whole(text: str, *, is_hex: bool = False) -> int:
     if is_hex and _HEX.fullmatch(text) is not None:
         return int(text, 16)
     raise ValueError(f"{text[:40]!r} is no whole number")
+
+
+def stored_whole(text: bytes | str | None) -> int:
+    """The whole number that somebody stored; 0 for none, and for what another program left that is no number, or one
+    that neither counts anything nor is a time."""
+    try:
+        number = int(text or 0)
+    except ValueError:
+        return 0
+    return number if -MAX_STORED <= number <= MAX_STORED else 0

@@ -7,6 +7,7 @@ import msgspec
 from tradewind.alarms.losses import dropped_of
 from tradewind.alarms.record import LEVELS
 from tradewind.alarms.transitions import Status
+from tradewind.numerals import stored_whole
 from tradewind.points.plane import PointPlane
 
 #: An alarm that is open for longer is standing.
@@ -86,7 +87,7 @@ async def read_statistics(plane: PointPlane, talkers: int = 10) -> AlarmStatisti
     by_level = {level.value: int(n) for level, n in zip(LEVELS, replies, strict=False)}
     statuses = {status.value: int(n) for status, n in zip(Status, replies[len(LEVELS) :], strict=False)}
     flat, busiest, standing, recent, journal, outbox, untold = replies[-7:]
-    figures = {name.decode(): int(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
+    figures = {name.decode(errors="replace"): stored_whole(n) for name, n in zip(flat[::2], flat[1::2], strict=True)}
     raised, resolved, acked = (figures.get(name, 0) for name in ("raised", "resolved", "acknowledged"))
     since, flood_since = figures.get("since_ms"), figures.get("flood_since")
     flood_ms = figures.get("flood_ms", 0) + (max(0, now - flood_since) if flood_since is not None else 0)

@@ -36,7 +36,7 @@ _ALWAYS = {
     504: "It was not done within its time",
 }
 _UNDER_API = {
-    409: "`wrong_type`: a key of the station holds what another program, or somebody by hand, has put there",
+    409: "`wrong_type`, `spoilt_record`: what another program, or somebody by hand, has stored cannot be read",
     422: "The path, the query or the body is not valid: see `problems`",
     429: "The store is full, or all connections to it are in use: come back after `Retry-After` seconds",
 }

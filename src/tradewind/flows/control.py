@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,10 +15,11 @@ from tradewind.flows.known_types import KnownTypes
 from tradewind.flows.plan import OUTSIDE, Plan, make_plan
 from tradewind.flows.spec import NodeType
 from tradewind.flows.starting import RunRequest, start_cycle
-from tradewind.flows.status import FlowStatus, cycle_view, flow_view, recorded_view
+from tradewind.flows.status import FlowStatus, flow_view, readable_cycle, recorded_view
 from tradewind.flows.store import FlowStore, StaleVersion, unknown_cycle, unknown_flow
 from tradewind.flows.syntax import invalid_flow
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, reading
 from tradewind.redis.scripts import Arg
 from tradewind.signals.signal import encode, new_signal
 
@@ -72,7 +74,11 @@ class FlowControl:
                 for flow_id in ids:
                     pipe.hget(keys.flow(flow_id), "status")
                 states = await pipe.execute() if ids else []
-            found += [i for i, state in zip(ids, states, strict=True) if state and status in ("", state.decode())]
+            found += [
+                i
+                for i, state in zip(ids, states, strict=True)
+                if state and status in ("", state.decode(errors="replace"))
+            ]
             is_more = len(ids) == many
             after = ids[-1] if ids else after
         views = await self._short_views(found[:limit])
@@ -91,9 +97,10 @@ class FlowControl:
                     pipe.scard(keys.flow_running(flow_id))
                 rows = await pipe.execute()
             for i in range(len(part)):
-                raw = {k.decode(): v.decode() for k, v in rows[2 * i].items()}
-                if raw:  # else it went away meanwhile
-                    views.append(_short_view(raw, rows[2 * i + 1]))
+                raw = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in rows[2 * i].items()}
+                with suppress(SpoiltRecord), reading(f"the flow {part[i]!r}"):
+                    if raw:  # else it went away meanwhile
+                        views.append(_short_view(raw, rows[2 * i + 1]))
         return views
 
     async def check_known(self, flow_id: str) -> None:
@@ -247,10 +254,11 @@ class FlowControl:
                 keys.flow_cycles(flow_id), high, "-inf", byscore=True, desc=True, offset=0, num=many
             )
             pipe = client.pipeline(transaction=False)
+            numbers = [n for n in numbers if n.isdigit() and len(n) < 16]
             for n in numbers:
                 pipe.hgetall(keys.cycle(flow_id, int(n)))
             rows = await pipe.execute() if numbers else []
-        kept = [cycle_view({k.decode(): v.decode() for k, v in row.items()}) for row in rows if row]
+        kept = [view for row in rows if row and (view := readable_cycle(row)) is not None]
         found = [view for view in kept if not status or view["status"] == status][:limit]
         if self.records is not None and len(found) < limit:
             oldest = min((view["cycle"] for view in kept), default=before)
@@ -263,7 +271,7 @@ class FlowControl:
         with translated():
             found = await self.store.plane.tasks.redis.hget(self.store.plane.keys.cycle(flow_id, cycle), "status")
         if found is not None:
-            return str(found.decode())
+            return str(found.decode(errors="replace"))
         entry = await self.records.cycle(flow_id, cycle) if self.records is not None else None
         if entry is None:
             raise unknown_cycle(flow_id, cycle)

@@ -7,6 +7,7 @@ from typing import Any
 from tradewind.clock import now_ms
 from tradewind.flows.status import COUNTS
 from tradewind.flows.store import FlowStore
+from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
 
 BATCH = 1000
@@ -65,9 +66,9 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dic
             rows = await pipe.execute()
         for row in rows:
             if row[0] is not None:
-                status = row[0].decode()
+                status = row[0].decode(errors="replace")
                 statuses[status] = statuses.get(status, 0) + 1
-                missed, skipped = missed + int(row[1] or 0), skipped + int(row[2] or 0)
+                missed, skipped = missed + stored_whole(row[1]), skipped + stored_whole(row[2])
         after = ids[-1]
     with translated():
         pipe = client.pipeline(transaction=False)

@@ -12,6 +12,7 @@ from tradewind.errors import NotFound
 from tradewind.flows.plan import OUTSIDE, Plan, PlannedNode
 from tradewind.flows.store import FlowStore, unknown_cycle
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, reading
 from tradewind.tasks.waiting import Wanted, reasons
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ class FlowStatus:
     async def flow(self, flow_id: str) -> dict[str, Any]:
         """The seed's flow record, its JSON decoded, with the state of its last cycle. Raises NotFound."""
         raw = await self.store.read(flow_id)
-        view = flow_view(raw)
+        with reading(f"the flow {flow_id!r}"):
+            view = flow_view(raw)
         view["current_cycle_status"] = None
         if view["last_cycle"] >= 0:
-            with suppress(NotFound):  # so old that nobody remembers it
+            with suppress(NotFound, SpoiltRecord):  # so old that nobody remembers it
                 view["current_cycle_status"] = await self.cycle(flow_id, view["last_cycle"])
         return view
 
@@ -43,15 +45,17 @@ class FlowStatus:
         raw = await self._cycle_hash(flow_id, cycle)
         if raw is None:
             return recorded_view(await self._entry(flow_id, cycle), flow_id, cycle)
-        nodes = await self._nodes(flow_id, cycle, raw)
-        return {**cycle_view(raw), "nodes": nodes, "node_count": len(nodes)}
+        with reading(f"cycle {cycle} of the flow {flow_id!r}"):
+            nodes = await self._nodes(flow_id, cycle, raw)
+            return {**cycle_view(raw), "nodes": nodes, "node_count": len(nodes)}
 
     async def comprehensive(self, flow_id: str, cycle: int | None = None) -> dict[str, Any]:
         """The seed's comprehensive status: flow, nodes and statistics of one cycle (the last one)."""
         raw = await self.store.read(flow_id)
         if cycle is None:
-            cycle = int(raw["last_cycle"])
-        view: dict[str, Any] = {"flow_id": flow_id, "cycle": cycle, "flow_status": raw["status"]}
+            with reading(f"the flow {flow_id!r}"):
+                cycle = int(raw["last_cycle"])
+        view: dict[str, Any] = {"flow_id": flow_id, "cycle": cycle, "flow_status": raw.get("status", "")}
         if cycle < 0:
             return {**view, "cycle_status": None, "nodes": {}, "statistics": statistics([])}
         found = await self.cycle(flow_id, cycle)
@@ -74,9 +78,10 @@ class FlowStatus:
         raw = await self._cycle_hash(flow_id, cycle)
         if raw is None:
             return await self._why_ended(flow_id, cycle, node_id)
-        plan = await self.store.plan(flow_id, raw["version"])
-        node = _node(plan, node_id)
-        states = await self._nodes(flow_id, cycle, raw, [node_id])
+        with reading(f"cycle {cycle} of the flow {flow_id!r}"):
+            plan = await self.store.plan(flow_id, raw["version"])
+            node = _node(plan, node_id)
+            states = await self._nodes(flow_id, cycle, raw, [node_id])
         state = states[node_id]
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
         with translated():
@@ -125,7 +130,7 @@ class FlowStatus:
             return None
         with translated():
             raw = await self.store.plane.tasks.redis.hgetall(self.store.plane.keys.cycle(flow_id, cycle))
-        return {k.decode(): v.decode() for k, v in raw.items()} or None
+        return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in raw.items()} or None
 
     async def _entry(self, flow_id: str, cycle: int) -> CycleEntry:
         entry = await self.records.cycle(flow_id, cycle) if self.records is not None and cycle >= 0 else None
@@ -170,7 +175,7 @@ def _node(plan: Plan, node_id: str) -> PlannedNode:
 
 
 def _node_view(node: PlannedNode, line: str | None, row: list[bytes | None], arrived: bytes | None) -> dict[str, Any]:
-    status, start, worker, attempt, progress, error, _ = ((v or b"").decode() for v in row)
+    status, start, worker, attempt, progress, error, _ = ((v or b"").decode(errors="replace") for v in row)
     view: dict[str, Any] = {
         "status": "pending", "error_message": None, "started_at": None, "finished_at": None,
         "worker_id": worker or None, "type": node.spec.type, "component_id": node.component,
@@ -263,6 +268,15 @@ def cycle_view(raw: dict[str, str]) -> dict[str, Any]:
         "version": raw.get("version"),
         "parent": raw.get("parent"),
     }
+
+
+def readable_cycle(row: dict[bytes, bytes]) -> dict[str, Any] | None:
+    """One of many: those that nobody can read hold up nobody."""
+    try:
+        with reading("a cycle"):
+            return cycle_view({name.decode(): value.decode() for name, value in row.items()})
+    except SpoiltRecord:
+        return None
 
 
 def recorded_view(entry: CycleEntry, flow_id: str, cycle: int) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class FlowStore:
             raw = await self.plane.tasks.redis.hgetall(self.plane.keys.flow(flow_id))
         if not raw:
             raise unknown_flow(flow_id)
-        return {k.decode(): v.decode() for k, v in raw.items()}
+        return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in raw.items()}
 
     async def ids(self, after: str = "", limit: int = 1000) -> list[str]:
         low = f"({after}" if after else "-"
@@ -121,7 +121,7 @@ class FlowStore:
             found = await self.plane.tasks.redis.zrange(
                 self.plane.keys.flows(), low, "+", bylex=True, offset=0, num=limit
             )
-        return [flow_id.decode() for flow_id in found]
+        return [flow_id.decode(errors="replace") for flow_id in found]
 
     async def plan(self, flow_id: str, version: str = "") -> Plan:
         """The plan of that version ("" the registered one), kept at hand. Raises NotFound."""

@@ -23,6 +23,7 @@ from tradewind.points.command_check import check_control
 from tradewind.points.values import ControlValue
 from tradewind.problems import few_suggestions
 from tradewind.redis.connection import Link, translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
 
@@ -48,7 +49,7 @@ class ModelStore:
     async def version(self) -> str:
         with translated(self._link):
             found = await self._redis.get(self._keys.models_version())
-        return found.decode() if found else "0"
+        return found.decode(errors="replace") if found else "0"
 
     async def load(self) -> Definitions:
         """Everything, as it is now. Kept until the version changes: do not modify it."""
@@ -61,12 +62,14 @@ class ModelStore:
             pipe.hgetall(self._keys.models())
             pipe.hgetall(self._keys.model_templates())
             found, models, templates = await pipe.execute()
-        self._known = known = await offload(_made_of, found.decode() if found else "0", models, templates)
+        self._known = known = await offload(
+            _made_of, found.decode(errors="replace") if found else "0", models, templates
+        )
         return known
 
     async def get(self, name: str) -> dict[str, Any]:
         """The definition as it was stored. Raises NotFound."""
-        return dict(_found(await self._one(self._keys.models(), name), "model", name))
+        return _object(_found(await self._one(self._keys.models(), name), "model", name), "model", name)
 
     async def get_spec(self, name: str) -> ModelSpec:
         """The model with its template filled in. Raises NotFound."""
@@ -74,7 +77,7 @@ class ModelStore:
 
     async def get_template(self, name: str) -> dict[str, Any]:
         """Raises NotFound."""
-        return dict(_found(await self._one(self._keys.model_templates(), name), "template", name))
+        return _object(_found(await self._one(self._keys.model_templates(), name), "template", name), "template", name)
 
     async def list(self) -> list[ModelSpec]:
         """All models that can be read, by name."""
@@ -228,6 +231,12 @@ def _found(what: T | None, noun: str, name: str) -> T:
     if what is None:
         raise _missing(noun, name)
     return what
+
+
+def _object(document: Any, noun: str, name: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise SpoiltRecord(f"the {noun} {name!r}", "it is no object")
+    return dict(document)
 
 
 def _missing(noun: str, name: str) -> NotFound:

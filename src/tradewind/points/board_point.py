@@ -11,6 +11,7 @@ import msgspec
 from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
 from tradewind.points.substitution import Substitution
+from tradewind.points.values import whole
 
 Describe = Callable[[Address], PointSpec | None]
 #: Text as the server gave it, decoded or not.
@@ -81,7 +82,7 @@ def points_of(
         return max(at if at is not None and at <= latest else 0, answered)
 
     def judge(ts: Text | None) -> tuple[int | None, int | None, bool]:
-        at = int(ts) if ts and ts.isdigit() else None
+        at = whole(ts) if ts and ts.isdigit() else None
         return at, None if at is None else now - at, usual is not None and now - fresh_ms(at) > usual
 
     numbers = _numbers(values)

@@ -15,6 +15,7 @@ from tradewind.points.board_point import PointValue as PointValue
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind
 from tradewind.points.substitution import Substitution, read_substitution
+from tradewind.points.values import whole
 
 #: Points of a hash that the server packs in one go, for about a millisecond a thousand.
 PACKED_POINTS = 10_000
@@ -23,6 +24,7 @@ Columns = tuple[Hash, Hash | str, Hash, int]
 #: Points that are put together where they are asked for; more of them beside other work.
 MANY = 2_000
 _decode = msgspec.msgpack.Decoder(list[str]).decode
+_decode_parts = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 class BoardReader:
@@ -84,7 +86,8 @@ class BoardReader:
         """Ids of all channels that are declared or have been written to, in the order of numbers."""
         keys = self.plane.keys
         declared, pushed = await self.plane.home.ask([("HKEYS", keys.channels()), ("SMEMBERS", keys.channels_pushed())])
-        found = {name.decode() for name in declared} | {name.decode().partition(":")[0] for name in pushed}
+        found = {name.decode(errors="replace") for name in declared}
+        found |= {name.decode(errors="replace").partition(":")[0] for name in pushed}
         return sorted(found, key=_as_number)
 
     async def pushed(self) -> list[tuple[str, str, str]]:
@@ -217,7 +220,7 @@ class BoardReader:
     def _moment(self, now: int, replies: Iterator[Any]) -> Moment:
         """Takes the status that was asked for."""
         answered = next(replies)
-        return Moment(now, int(answered) if answered and answered.isdigit() else 0, self._stale_ms, self._future_ms)
+        return Moment(now, whole(answered), self._stale_ms, self._future_ms)
 
 
 def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
@@ -227,18 +230,31 @@ def _parsed(addresses: Sequence[Address | str]) -> list[Address]:
 
 
 def _hash(reply: Sequence[bytes]) -> Hash:
-    return {name.decode(): value.decode(errors="replace") for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    return {
+        name.decode(errors="replace"): value.decode(errors="replace")
+        for name, value in zip(reply[::2], reply[1::2], strict=True)
+    }
 
 
 def _columns(values: bytes, times: bytes, words: bytes, answered: bytes) -> Columns:
     """Of one hash, as board_read gives it."""
-    time = times.decode() if times[:1].isdigit() else _unpacked(times)
-    return _unpacked(values), time, _unpacked(words), int(answered) if answered.isdigit() else 0
+    time = times.decode(errors="replace") if times[:1].isdigit() else _unpacked(times)
+    return _unpacked(values), time, _unpacked(words), whole(answered)
 
 
 def _unpacked(data: bytes) -> Hash:
-    flat = _decode(data) if data else []
+    try:
+        flat = _decode(data) if data else []
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        flat = [_text(bytes(part)) for part in _decode_parts(data)]
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _text(packed: bytes) -> str:
+    """One packed string that another program wrote and that is not UTF-8: the bytes after its length."""
+    kind = packed[0]
+    start = 1 if kind < 0xC0 else {0xD9: 2, 0xDA: 3, 0xDB: 5}.get(kind, 1)
+    return packed[start:].decode(errors="replace")
 
 
 def _as_number(text: str) -> tuple[int, str]:

@@ -130,7 +130,11 @@ class ChannelStore:
         """Version by channel id."""
         with translated(self._link):
             stored = await self._redis.hgetall(self._keys[1])
-        return {name.decode(): version.decode() for name, version in stored.items() if name != _WORD.encode()}
+        return {
+            name.decode(errors="replace"): version.decode(errors="replace")
+            for name, version in stored.items()
+            if name != _WORD.encode()
+        }
 
     async def list(self) -> list[ChannelSpec]:
         """All that can be read, in the order of their numbers; one that cannot is logged."""

@@ -13,7 +13,7 @@ import msgspec
 
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid
-from tradewind.numerals import read_number
+from tradewind.numerals import read_number, stored_whole
 from tradewind.points.address import SWITCHED
 
 MAX_KEY = 256
@@ -24,12 +24,8 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]{1,6})?")
 _NEGATIVE_ZERO = "-0.000000"
 
 
-def whole(text: bytes | str | None) -> int:
-    """The whole number that somebody stored; 0 for none, and for what another program left that is no number."""
-    try:
-        return int(text or 0)
-    except ValueError:
-        return 0
+#: Short for those who read what drivers and other programs stored.
+whole = stored_whole
 
 
 def finite(text: bytes | str | None) -> float:

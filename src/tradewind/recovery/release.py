@@ -19,6 +19,7 @@ from tradewind.recovery.kind_names import RELEASED
 from tradewind.recovery.kinds import Definitions
 from tradewind.recovery.restorer import Restored, Restorer, Rooms
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import reading
 from tradewind.redis.scripts import Arg, Scripts
 from tradewind.tasks.plane import Plane
 
@@ -67,11 +68,12 @@ class ReleaseJournal:
             row = await self._plane.redis.hmget(self._key, fields)
         if row[0] is None:
             raise NotFound("no release is open", code="no_release", hint="nothing is to be resumed or rolled back")
-        return msgspec.convert(
-            {name: (value or b"0").decode(errors="replace") for name, value in zip(fields, row, strict=True)},
-            Release,
-            strict=False,
-        )
+        with reading("the journal of the release"):
+            return msgspec.convert(
+                {name: (value or b"0").decode(errors="replace") for name, value in zip(fields, row, strict=True)},
+                Release,
+                strict=False,
+            )
 
     async def begin(self, changes: Mapping[str, Sequence[str]], note: str) -> Release:
         """Note what stands now under these ids, by kind. One that is open is taken over: what was before it stays

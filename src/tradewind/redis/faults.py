@@ -5,10 +5,12 @@ station itself: `report`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import redis
 from redis.exceptions import (
     AskError,
@@ -27,7 +29,7 @@ from redis.exceptions import (
 )
 
 from tradewind.clock import now_ms
-from tradewind.errors import Conflict, Overloaded, TradewindError, Unavailable
+from tradewind.errors import Conflict, Invalid, Overloaded, TradewindError, Unavailable
 
 if TYPE_CHECKING:
     from tradewind.redis.connection import Link
@@ -73,6 +75,23 @@ class WrongType(Conflict):
             f"{named} {what}", code="wrong_type", hint=hint if keys else f"`tradewind doctor` names it; {hint}"
         )
         self.keys = tuple(keys)
+
+
+class SpoiltRecord(Conflict):
+    """A record that another program, or somebody by hand, has written so that nobody can read it."""
+
+    def __init__(self, what: str, error: object) -> None:
+        hint = "`tradewind doctor` names it; write it again, or remove it"
+        super().__init__(f"{what} cannot be read: {str(error)[:200]}", code="spoilt_record", hint=hint)
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """`with reading("the task 't'"): ...` around what makes an object of stored text. Raises SpoiltRecord."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, msgspec.MsgspecError, Invalid) as error:
+        raise SpoiltRecord(what, error) from error
 
 
 def is_wrong_type(error: object) -> bool:

@@ -35,7 +35,7 @@ class RuleReader:
     async def version(self) -> str:
         with translated(self._link):
             found = await self._redis.get(self._keys.rules_version())
-        return found.decode() if found else "0"
+        return found.decode(errors="replace") if found else "0"
 
     async def load(self) -> Definitions:
         """Everything, as it is now. Kept until the version changes: do not modify it.

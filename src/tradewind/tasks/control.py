@@ -9,6 +9,7 @@ import msgspec
 from tradewind.clock import iso
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import is_id
+from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
 from tradewind.tasks.check import offered
 from tradewind.tasks.function import Signature
@@ -106,10 +107,13 @@ class TaskControl:
             now_s = self.plane.clock.now_ms() // 1000
             limits = []
             for name, value in sorted(config.items()):
-                limit, window_ms = value.decode().split(":")
-                window_s = int(window_ms) // 1000
-                used = await client.get(keys.rate_window(name.decode(), now_s // window_s * window_s))
-                limits.append(RateLimit(name.decode(), int(limit), window_s, int(used or 0)))
+                limit, _, window_ms = value.partition(b":")
+                window_s = stored_whole(window_ms) // 1000
+                if window_s <= 0:
+                    continue  # nobody can read it
+                task_type = name.decode(errors="replace")
+                used = await client.get(keys.rate_window(task_type, now_s // window_s * window_s))
+                limits.append(RateLimit(task_type, stored_whole(limit), window_s, stored_whole(used)))
         return limits
 
     async def set_rate_limit(self, task_type: str, limit: int, window_s: int = 1) -> RateLimit:
@@ -139,11 +143,11 @@ class TaskControl:
     async def workers(self) -> list[Worker]:
         keys, client = self.plane.keys, self.plane.redis
         with translated():
-            ids = {i.decode() for i in await client.zrange(keys.workers(), 0, -1)}
+            ids = {i.decode(errors="replace") for i in await client.zrange(keys.workers(), 0, -1)}
             types = await client.smembers(keys.worker_types())
             if types:
-                members = await client.sunion([keys.worker_type(t.decode()) for t in types])
-                ids |= {m.decode() for m in members}
+                members = await client.sunion([keys.worker_type(t.decode(errors="replace")) for t in types])
+                ids |= {m.decode(errors="replace") for m in members}
             found = []
             for worker_id in sorted(ids):
                 pipe = client.pipeline(transaction=False)
@@ -155,7 +159,7 @@ class TaskControl:
                     found.append(
                         _worker(
                             worker_id,
-                            {k.decode(): v.decode(errors="replace") for k, v in fields.items()},
+                            {k.decode(errors="replace"): v.decode(errors="replace") for k, v in fields.items()},
                             queued,
                             running,
                         )
@@ -171,7 +175,7 @@ class TaskControl:
             pipe.hgetall(keys.types())
             pipe.smembers(keys.worker_types())
             remembered, served = await pipe.execute()
-        return offered(await self.offers.read(), remembered, [name.decode() for name in served])
+        return offered(await self.offers.read(), remembered, [name.decode(errors="replace") for name in served])
 
     async def has_type(self, task_type: str) -> bool:
         """Also true for a type whose workers were registered by hand, as in the seed; the leader then learns of it."""
@@ -193,7 +197,7 @@ class TaskControl:
         names = [*(str(s) for s in sorted(TERMINAL)), "submitted", "retrying"]
         with translated():
             values = await self.plane.redis.mget([self.plane.keys.metric_task_count(n.lower()) for n in names])
-        return {name: int(value or 0) for name, value in zip(names, values, strict=True)}
+        return {name: stored_whole(value) for name, value in zip(names, values, strict=True)}
 
     async def leader(self) -> str | None:
         with translated():

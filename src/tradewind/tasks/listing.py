@@ -154,9 +154,9 @@ class TaskListing:
             known = set(await client.zrange(keys.workers(), 0, -1))
             types = await client.smembers(keys.worker_types())
             if types:  # also those that were registered by hand
-                known |= await client.sunion([keys.worker_type(t.decode()) for t in types])
-            workers = sorted(w.decode() for w in known)
-            parked = sorted(p.decode() for p in await client.smembers(keys.parked()))
+                known |= await client.sunion([keys.worker_type(t.decode(errors="replace")) for t in types])
+            workers = sorted(w.decode(errors="replace") for w in known)
+            parked = sorted(p.decode(errors="replace") for p in await client.smembers(keys.parked()))
         places = [f"inflight:{w}" for w in workers] + [f"assigned:{w}" for w in workers]
         places += ["delayed", "high", "normal", *(f"parked:{p}" for p in parked)]
         if wanted.statuses is not None:
@@ -186,7 +186,7 @@ class TaskListing:
                 raw = list(ids)[offset : last + 1]  # each once, also one that ended twice
             else:
                 raw = await client.lrange(keys.queue(name), offset, last)
-        return [i.decode() for i in raw]
+        return [i.decode(errors="replace") for i in raw]
 
 
 def _belongs(task: Task, place: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
 from tradewind.tasks.plane import Plane
 
@@ -44,9 +45,10 @@ class Offers:
             pipe.zrange(keys.workers(), 0, -1)
             pipe.smembers(keys.worker_types())
             leased, types = await pipe.execute()
-            ids = {w.decode() for w in leased}
+            ids = {w.decode(errors="replace") for w in leased}
             if types:
-                ids |= {w.decode() for w in await client.sunion([keys.worker_type(t.decode()) for t in types])}
+                served = await client.sunion([keys.worker_type(t.decode(errors="replace")) for t in types])
+                ids |= {w.decode(errors="replace") for w in served}
             pipe = client.pipeline(transaction=False)
             for worker_id in sorted(ids):
                 pipe.hmget(keys.worker(worker_id), "id", "offer", "supported_types", "supported_nodes", "started_ms")
@@ -59,7 +61,7 @@ class Offers:
                 digest = (row[1] or b"").decode(errors="replace")
                 entries = used[digest] = used.get(digest) or await self._of(digest)
                 taken = () if digest else (*_names(row[2]), *_names(row[3]))
-                started = int(row[4]) if row[4] and row[4].isdigit() else 0
+                started = stored_whole(row[4])
                 found.append(Offer(worker_id, started, entries, taken))
         self._entries = {digest: entries for digest, entries in used.items() if entries}
         return sorted(found, key=lambda offer: (-offer.started_ms, offer.worker_id))

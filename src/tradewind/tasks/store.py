@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import structlog
 
 from tradewind import codec
 from tradewind.errors import Conflict, NotFound, Overloaded
 from tradewind.ids import new_ids, short_random
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, reading
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.plane import CACHE_MS, CANCEL_MS, Plane
 from tradewind.tasks.record import Request, Status, Submission, Task, from_redis
 from tradewind.tasks.waiting import WAITS, fill
+
+logger = structlog.get_logger("tradewind.tasks")
 
 if TYPE_CHECKING:  # SQLAlchemy is heavy, and a worker needs none of it
     from tradewind.tasks.archive_table import TaskArchive
@@ -137,7 +141,7 @@ class TaskStore:
         for start in range(0, len(ids), 500):
             part = ids[start : start + 500]
             rows = await self.plane.scripts.run("task_read", [self.plane.keys.token()], [self.plane.keys.p, *part])
-            tasks += [_task(task_id, row) for task_id, row in zip(part, rows, strict=True)]
+            tasks += [_readable(task_id, row) for task_id, row in zip(part, rows, strict=True)]
         return tasks
 
     async def get(self, task_id: str) -> Task:
@@ -262,10 +266,21 @@ def _options(kind: str, request: Request, line: bytes, delay_ms: int, eta_ms: in
 
 
 def _task(task_id: str, row: list[Any]) -> Task | None:
+    """Raises SpoiltRecord."""
     if not row:
         return None
-    flat = [item.decode() for item in row[0]]
-    return from_redis(task_id, dict(zip(flat[::2], flat[1::2], strict=True)), row[1])
+    with reading(f"the record of the task {task_id!r}"):
+        flat = [item.decode() for item in row[0]]
+        return from_redis(task_id, dict(zip(flat[::2], flat[1::2], strict=True)), row[1])
+
+
+def _readable(task_id: str, row: list[Any]) -> Task | None:
+    """One of many: those that nobody can read hold up nobody."""
+    try:
+        return _task(task_id, row)
+    except SpoiltRecord as error:
+        logger.warning("task_unreadable", task_id=task_id[:160], error=error.message)
+        return None
 
 
 def _not_retryable(task_id: str, status: str) -> Conflict:

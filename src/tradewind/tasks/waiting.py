@@ -61,7 +61,9 @@ async def reasons(plane: Plane, wanted: Iterable[Wanted]) -> dict[Wanted, str | 
         for kind in types:
             pipe.smembers(keys.worker_type(kind))
         leader, paused, *members = await pipe.execute()
-        by_type = {kind: sorted(w.decode() for w in ids) for kind, ids in zip(types, members, strict=True)}
+        by_type = {
+            kind: sorted(w.decode(errors="replace") for w in ids) for kind, ids in zip(types, members, strict=True)
+        }
         ids = sorted({worker_id for found in by_type.values() for worker_id in found})
         pipe = client.pipeline(transaction=False)
         for worker_id in ids:
