@@ -34,8 +34,10 @@ def execution(timestamp: int, **more: Any) -> Execution:
 
 @pytest.fixture
 async def led(room: RuleRoom) -> AsyncIterator[RuleRoom]:
-    """`me` leads, in term 1, with one rule."""
+    """`me` leads, in term 1, with one rule of version 1; the cursor that saving has made is left out."""
     await room.store.put(rule())
+    await room.plane.redis.delete(room.keys.feed_cursors())
+    await room.plane.redis.set(room.keys.rules_version(), "1")
     await room.plane.redis.set(room.keys.rules_leader(), "me")
     await room.plane.redis.set(room.keys.rules_epoch(), "1")
     yield room
