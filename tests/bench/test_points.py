@@ -24,8 +24,8 @@ def test_a_smoke_run_judges_each_target_and_writes_its_report(tmp_path: Path) ->
     assert sum("redis-py" in word for word in words) == 3
     assert [word.rpartition(": ")[2] for word in words if "Modbus" in word] == ["polls missed", "polls failed"]
     modbus = found["figures"]["modbus"]
-    assert modbus["polls"] >= 60  # of 80 in two seconds, on a busy machine
-    assert modbus["batches"] >= 60
+    assert modbus["polls"] >= 40  # of 80 in two seconds, on a busy machine
+    assert modbus["batches"] >= 40
     assert modbus["late_p50_ms"] >= 0
     report = text.read_text()
     assert report.count("REACHED") == len(words)

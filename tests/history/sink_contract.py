@@ -300,10 +300,13 @@ class SinkContract:
     async def test_retention_removes_the_old_and_nothing_else(self, new_sink: NewSink) -> None:
         sink = await new_sink(raw_days=10)
         await sink.write([Row(A, DAY0 + n * HOUR, float(n), 0) for n in range(24 * 20)])
-        while (await sink.retain(DAY0 + 20 * DAY)).rows:
-            pass
+        kept: Sequence[Any] = ()
+        for _ in range(100):  # a call ends early where it took too long
+            await sink.retain(DAY0 + 20 * DAY)
+            kept = (await sink.read([A], 0, DAY0 + 30 * DAY, 10_000))[A]
+            if kept[0][0] >= DAY0 + 9 * DAY:
+                break
         # Whole partitions go, so a little more than the ten days may stay; less never does.
-        kept = (await sink.read([A], 0, DAY0 + 30 * DAY, 10_000))[A]
         assert kept[-1][0] == DAY0 + (24 * 20 - 1) * HOUR
         assert DAY0 + 9 * DAY <= kept[0][0] <= DAY0 + 10 * DAY
         assert len(kept) == (kept[-1][0] - kept[0][0]) // HOUR + 1

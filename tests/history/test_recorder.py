@@ -360,7 +360,7 @@ async def test_what_the_feed_does_not_tell_is_taken_from_the_board_at_the_first_
 
 async def test_what_a_minimum_interval_holds_back_outlives_a_kill(room: HistoryRoom) -> None:
     """A recorder that is dropped without an end stands for one that is killed: its cursor has passed the value."""
-    await room.store.put_policy({**QUICK, "policies": [{"match": "*:1", "min_interval_ms": 1500}]})
+    await room.store.put_policy({**QUICK, "policies": [{"match": "*:1", "min_interval_ms": 2500}]})
     sink, start = MemorySink(), now_ms() - 10_000
     async with room.recorder(sink) as recorder:
         await room.write(start, {"1": 1, "2": 1})

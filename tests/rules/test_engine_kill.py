@@ -21,7 +21,7 @@ from tradewind.rules.program import RuleProgram, Sample
 from tradewind.settings import RedisSettings
 
 RULES = 8
-KILLS = 15
+KILLS = 10
 FOR_MS = 4000
 
 
@@ -43,6 +43,7 @@ def acting_rule(number: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_killed_again_and_again_the_engine_loses_no_alarm_and_fires_none_twice(
     redis_7: servers.Server, key_prefix: str
 ) -> None:
@@ -178,7 +179,7 @@ async def test_a_duration_goes_on_in_the_next_process_and_ends_at_its_own_time(
                 first.kill()
                 alarm = (await room.alarms_become("New"))[0]
         late = int(alarm["first_seen"]) - (began + FOR_MS)
-        assert 0 <= late <= 50, f"{late} ms late"
+        assert 0 <= late <= 150, f"{late} ms late"
     finally:
         await link.close()
 

@@ -68,6 +68,8 @@ NOTES = {
     "points.feed_max_bytes": "size of the change feed; beyond it the oldest entries go",
     "points.future_s": "how far ahead of the server's clock the time of a value may be",
     "points.stale_s": "a value that nothing has confirmed for so long is not good any more",
+    "points.substitute_s": "how long a substituted value lasts if nobody says how long",
+    "points.substitute_max_s": "how long a substituted value may last at most",
     "points.lease_s": "how long a process holds a channel without renewing; then another one takes it over",
     "points.command_timeout_s": "how long a command may take once it has begun",
     "points.command_expiry_s": "how long a command may wait before it begins",
