@@ -201,7 +201,7 @@ class SignalSettings(_Group):
 
     transport: Literal["local", "amqp"] = "local"
     prefetch: Count = 1
-    max_bytes: Count = 1_000_000
+    max_bytes: Count = 1_048_576
 
 
 class FlowSettings(_Group):
