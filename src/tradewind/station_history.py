@@ -98,11 +98,11 @@ class HistoryRoom:
         if not self.settings.history.enabled:
             return Part("off", "history is off (history.enabled)")
         keys = self.plane.keys
-        leader, report, cursor, written, channels, models, status = await self.plane.home.ask(
+        leader, report, feeds, written, channels, models, status = await self.plane.home.ask(
             [
                 ("GET", keys.history_leader()),
                 ("GET", keys.progress(keys.history_leader())),
-                ("HEXISTS", keys.feed_cursors(), CONSUMER),
+                ("EXISTS", keys.feeds()),
                 ("EXISTS", keys.feed()),
                 ("HLEN", keys.channels()),
                 ("HLEN", keys.models()),
@@ -110,7 +110,7 @@ class HistoryRoom:
             ]
         )
         if not leader:
-            is_needed = bool(cursor or written or channels or models)
+            is_needed = bool(feeds or written or channels or models)
             return missing("hissrv", "nobody records") if is_needed else unneeded("there is nothing to record yet")
         names = ("sink", "waiting", "lag_ms", "at_ms", "spool_error", "held", "sink_error", "disk_error")
         told = dict(zip(names, (text.decode() if text else "" for text in status), strict=True))

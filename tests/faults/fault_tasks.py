@@ -147,13 +147,3 @@ def thread_overreach(how: str) -> str:
         sys.stderr.close()
     _note("end")
     return how
-
-
-@tradewind.task(cpu=True)
-def cpu_overreach(how: str) -> str:
-    _note("begin")
-    sys.stdin.close()
-    sys.stdout.close()
-    sys.stderr.close()
-    _note("end")
-    return how

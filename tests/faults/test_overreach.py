@@ -48,7 +48,7 @@ async def test_a_task_that_overreaches_ends_alone(make_site: Callable[..., Site]
     """A whole station in one process: the leader, the archive, the API and other tasks stand beside it."""
     with servers.redis_server() as redis:
         site = make_site(redis.url)
-        station = site.start()
+        station = site.start(imports="fault_tasks,fault_cpu_tasks")
         station.says("worker registered")
         async with probe(site) as there:
             beside = await there.submit("nap", [(4000,)] * 5) + await there.submit("thread_nap", [(4000,)] * 5)
