@@ -17,7 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.process import CODE_PATH, ROOT, die_with_parent, wait_for
+from tests.process import ROOT, code_path, die_with_parent, wait_for
 
 URL = "http://127.0.0.1:8400"
 CHECKS = (
@@ -55,7 +55,7 @@ def station(folder: Path) -> Iterator[None]:
 def main() -> int:
     folder, options = Path(sys.argv[1]).resolve(), sys.argv[2:]
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ["PYTHONPATH"] = CODE_PATH  # children run the code under test
+    os.environ["PYTHONPATH"] = code_path()  # children run the code under test
     with station(folder):
         apply = [sys.executable, "-m", "tradewind.cli", "--url", URL, "apply", "-f", str(EXAMPLE)]
         subprocess.run(apply, check=True, stdout=subprocess.DEVNULL)
