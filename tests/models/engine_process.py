@@ -13,7 +13,7 @@ from tradewind.settings import RedisSettings
 
 async def main(url: str, prefix: str) -> None:
     link = await open_link(RedisSettings(url=url))
-    room = ModelRoom(link, prefix, Clock(), stale_s=3600)  # its samples are minutes old by their own times
+    room = ModelRoom(link, prefix, Clock())
     async with room.engine():
         await asyncio.Event().wait()
 

@@ -441,6 +441,45 @@ def test_an_input_that_nobody_refreshes_is_stale_without_an_age_of_its_own() -> 
     assert aged(net, NOW + 100_001) == {"total.total": Sample(3, NOW + 100_000, UNCERTAIN)}
 
 
+@pytest.mark.parametrize("method", ["hold", "trapezoid"])
+@pytest.mark.parametrize("values", [[3600, 1800, 1800, 1800, 900, 0], [7, 7, 7, 7, 7, 7], [5, 9, 1, 4, 4, 2]])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_looking_at_ages_changes_nothing_that_is_counted(method: str, values: list[float], is_restarted: bool) -> None:
+    """A device sends what it kept: each sample is stale as it comes, and the next one lies before that moment."""
+    models = [total(points=1), energy("meter", {"model": "total", "field": "total"}, method=method)]
+    models.append(energy("direct", method=method))
+    samples = [entry(NOW + 7_000 * at, _1=value) for at, value in enumerate(values)]
+    untouched, looked_at = aging(*models), aging(*models)
+    expected = {name: sample.value for name, sample in settled(untouched, *samples).items()}
+    found: dict[str, float] = {}
+    for at, sample in enumerate(samples):
+        found |= {name: each.value for name, each in settled(looked_at, sample).items()}
+        marked = aged(looked_at, NOW + 3_600_000 + at)
+        assert {name: each.quality for name, each in marked.items()} == dict.fromkeys(expected, UNCERTAIN)
+        if is_restarted:
+            stored, looked_at = StateDump(looked_at).fields(range(3)), aging(*models)
+            for address, each in restore(looked_at, stored).items():
+                assert each is not None
+                looked_at.preset(address, each)
+            looked_at.preset_outputs({_address(name): each for name, each in marked.items()})
+            looked_at.touch_all(NOW)
+            settled(looked_at)
+    assert found == pytest.approx(expected)
+    assert found["meter.energy"] == pytest.approx(found["direct.energy"]), "through a model as without it"
+
+
+@pytest.mark.parametrize("p", ["", f"{NOW + 1_000},{NOW + 1_000}"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_is_old_as_it_comes_is_stale_at_the_next_look(is_first: bool, p: str) -> None:
+    net = aging(total(), total("other", 2))
+    if not is_first:
+        settled(net, entry(NOW, _1=1, _2=2))
+    settled(net, entry(NOW + 100_000, "comsrv:2:m", _1=1, _2=2))
+    aged(net, NOW + 100_001)
+    settled(net, entry(NOW + (100_000 if p else 1_000), p=p, _1=1, _2=3))
+    assert aged(net, NOW + 100_002) == {"total.total": Sample(4, NOW + 31_000, UNCERTAIN)}
+
+
 def test_a_stale_input_holds_up_no_other_channel() -> None:
     """Entries of other channels still go the fast way, and a good one makes its points good again."""
     net = aging(total(), total("other", 2))

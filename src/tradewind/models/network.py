@@ -118,6 +118,7 @@ class Network:
             age_ms = own_ms or (ages.get(address, self._stale_ms) if is_measured else 0)
             if age_ms:
                 self._ages[slot] = age_ms
+        self._least_age_ms = min(self._ages.values(), default=0)
         self._calm_ms = 0
 
     def _find_exact(self, needs: Mapping[str, Sequence[str]]) -> frozenset[int]:
@@ -162,6 +163,7 @@ class Network:
         for name, ports in zip(self.names, self._ports, strict=True):
             for port in ports:
                 port.last = found.get(_output(name, port.field))
+                port.data_ms = port.last.ts_ms if port.last is not None else 0
 
     def touch_all(self, now_ms: int) -> None:
         """Compute every model at the next occasion, as of its newest input, or of now when it has none."""
@@ -234,6 +236,7 @@ class Network:
 
     def _apply_plain(self, state: KeyState, entry: FeedEntry) -> None:
         values, times, ts_ms = self.values, self.times, entry.ts_ms
+        self._calm_ms = min(self._calm_ms, ts_ms + self._least_age_ms)
         flat = entry.data.replace(":", ",").split(",")
         plan = state.plan_for(flat, self._exact_readers, self._other_readers)
         state.newest = ts_ms
@@ -256,6 +259,7 @@ class Network:
     def sample(self, slots: Iterable[int], value: float, ts_ms: int, quality: int = GOOD) -> None:
         """A point has a new value. Older ones than there are already are ignored."""
         values, times, qualities = self.values, self.times, self.qualities
+        self._calm_ms = min(self._calm_ms, ts_ms + self._least_age_ms)
         for slot in slots:
             if ts_ms < times[slot]:
                 continue
@@ -287,7 +291,7 @@ class Network:
             return {self._channel_of[slot] for slot in self._stale}
         ends = {slot: self._since(slot) + age_ms for slot, age_ms in self._ages.items()}
         self._late = [slot for slot, end_ms in ends.items() if end_ms < now_ms]
-        # Values only get newer: until then no other one can be past its age.
+        # Until then no other one can be past its age, unless one comes that is old already.
         self._calm_ms = min((end_ms for end_ms in ends.values() if end_ms >= now_ms), default=now_ms)
         return {self._channel_of[slot] for slot in self._late}
 
@@ -346,14 +350,16 @@ class Network:
             self.computed += 1
             if at in self.exact:
                 self.dirty.add(at)
+            # A mark of age moves the time of an output, not that of its data: what comes late is still to be counted.
+            data_ms = max((times[slot] for slot in program.slots), default=moment)
             for port, (value, quality) in zip(self._ports[at], program.run(values, qualities, times), strict=True):
-                sample = port.news(value, quality, moment, self._refresh_ms)
+                sample = port.news(value, quality, moment, data_ms, self._refresh_ms)
                 if sample is None:
                     continue
-                port.last = sample
+                port.last, port.data_ms = sample, data_ms
                 self._put(at, port.field, sample, is_event)
                 for slot in port.slots:
-                    values[slot], times[slot], qualities[slot] = sample.value, sample.ts_ms, sample.quality
+                    values[slot], times[slot], qualities[slot] = sample.value, data_ms, sample.quality
                     for reader in self._exact_readers[slot]:
                         self._reach(reader, sample.ts_ms, self._touched_exact, touched, heap)
                     for reader in self._other_readers[slot]:
