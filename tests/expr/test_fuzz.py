@@ -6,6 +6,7 @@ import math
 import re
 import string
 import time
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -78,24 +79,35 @@ def is_plain(value: Any) -> bool:
     return value is None or type(value) in (bool, int, str)
 
 
+def quick(made: Callable[[], Any]) -> Any:
+    """What comes of it within `LONGEST_S`; once more if not, because a collection of garbage counts, too."""
+    for is_last in (False, True):
+        start = time.thread_time()
+        try:
+            found = made()
+        except (Invalid, ExpressionError) as error:
+            found = error
+        if time.thread_time() - start < LONGEST_S:
+            break
+        assert not is_last, f"it took {time.thread_time() - start:.3f} s"
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 def evaluate(text: str, values: dict[str, Any]) -> None:
-    start = time.thread_time()
     try:
-        expression = compile_expression(text)
+        expression = quick(lambda: compile_expression(text))
     except Invalid as error:
         assert error.problems
         assert all(problem.hint and problem.path for problem in error.problems)
-        assert time.thread_time() - start < LONGEST_S
         return
-    start = time.thread_time()
     try:
-        value = expression(values)
+        value = quick(lambda: expression(values))
     except ExpressionError as error:
         assert error.problems[0].path.startswith(("col ", "line "))
         assert error.code != "failed"
         return
-    finally:
-        assert time.thread_time() - start < LONGEST_S
     assert is_plain(value)
     assert type(value) is not int or abs(value) <= 2**256
     assert codec.decode(codec.encode(value)) == value

@@ -171,13 +171,17 @@ async def test_a_terminate_flag_set_by_hand_ends_any_node(make_station: Make, fl
     """Running, queued behind it, waiting for inputs, suspended by a delay, waiting for a person or for the outside."""
     station = await make_station(worker__concurrency=1)
     nodes: dict[str, Any] = {
-        "pause": ("delay", {"seconds": 600}), "ask": "approval", "slow": "e_block", "queued": "e_block",
-        "waits": "e_note", "outside": ("e_note", {}, {"external": ["x"]}),
+        "pause": ("delay", {"seconds": 600}), "ask": "approval", "slow": ("e_block", {}, {"external": ["value"]}),
+        "queued": ("e_block", {}, {"external": ["value"]}), "waits": "e_note",
+        "outside": ("e_note", {}, {"external": ["x"]}),
     }  # fmt: skip
     flow_id = await station.register(nodes, "slow.a>waits.x")
     cycle = await station.run(flow_id)
     await station.node_is(flow_id, cycle, "ask", "awaiting_input")
-    await station.node_is(flow_id, cycle, "slow", "running", "pending")
+    await station.node_is(flow_id, cycle, "pause", "running")
+    await station.flows.give_input(flow_id, cycle, "slow", "value", 1)  # takes the one place there is
+    await station.running(flow_id, "slow")
+    await station.flows.give_input(flow_id, cycle, "queued", "value", 1)
     for node in ("pause", "ask", "queued", "waits", "outside", "slow"):
         if node == "slow":  # else what it leads to may be skipped first
             await station.node_is(flow_id, cycle, "waits", "terminated")
