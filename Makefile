@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Without compiled files each of the hundreds of processes that the tests start compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo servers test check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules mutants mutants-map clean
+.PHONY: help setup demo servers test soak check format lint bench bench-tasks bench-flows bench-points bench-history bench-rules mutants mutants-map clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ servers: ## install the servers that the tests start (Debian, as root), or say w
 
 test: $(STAMP) servers ## run all tests; ARGS="-k name" narrows, JOBS=n sets the processes
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(ARGS)
+
+soak: $(STAMP) servers ## the same tests with SOAK=5 times the examples, kills and rounds, for hours that nobody waits
+	@SOAK=$${SOAK:-5} $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal --timeout 1800 $(ARGS)
 
 lint: $(STAMP) ## formatting, lint, types, import directions
 	@$(BIN)/ruff format --check src tests bench scripts

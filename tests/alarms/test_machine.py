@@ -21,6 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests import servers
 from tests.alarms.machine import AlarmMachine, CutScripts
+from tests.soak import repeats
 from tradewind.redis.connection import open_link
 from tradewind.redis.scripts import Arg, Call, source
 from tradewind.settings import RedisSettings
@@ -53,7 +54,7 @@ def test_no_index_disagrees_and_no_alarm_is_lost_or_doubled(
     machine: type[AlarmMachine], request: pytest.FixtureRequest
 ) -> None:
     on_redis_7 = request.node.callspec.params["any_redis"] == "redis_7"
-    live(machine, settings(QUICK, max_examples=60 if on_redis_7 else 15, stateful_step_count=40))
+    live(machine, settings(QUICK, max_examples=repeats(20 if on_redis_7 else 6), stateful_step_count=40))
 
 
 #: Script, what stands there, what stands there instead, what must be noticed.

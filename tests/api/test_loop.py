@@ -20,7 +20,7 @@ from tradewind.collector import tune
 
 LIMIT_S = 0.1
 #: The first may load something; a busy machine makes processors slow.
-TRIES = 3
+TRIES = 6
 SOURCE = "comsrv:1:m:1"
 WORD = "modsrv:m:control:f"
 

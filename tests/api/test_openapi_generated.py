@@ -20,10 +20,11 @@ import pytest
 
 from tests.loopback_only import alone
 from tests.process import die_with_parent
+from tests.soak import SOAK
 
 SEED = 20240101
 #: All of them take minutes: see generated_requests.py.
-EVERY = 6
+EVERY = max(1, 12 // SOAK)
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
@@ -56,7 +57,7 @@ def test_generated_requests_are_answered_as_described(tmp_path: Path) -> None:
                 streams += _check_events(described, recorder["label"], answer)
     operations = {f"{method.upper()} {path}" for path, each in described["paths"].items() for method in each}
     assert operations <= set(asked) and streams > 0
-    assert sum(asked.values()) > 2_000 and statuses[200] > 400, (asked, statuses)  # it tries more than refusals
+    assert sum(asked.values()) > 1_000 and statuses[200] > 200, (asked, statuses)  # it tries more than refusals
 
 
 def _check_events(described: dict[str, Any], label: str, answer: dict[str, Any]) -> int:

@@ -16,6 +16,7 @@ from tests import servers
 from tests.api.conftest import Eventually, SmallStation, ask, small_station
 from tests.api.flow_station import Flows
 from tests.api.test_events import leave, serving, snapshot
+from tests.soak import repeats
 from tradewind.api import create_app
 from tradewind.api.point_feed import PointFeed
 from tradewind.api.point_request import Wanted
@@ -129,7 +130,7 @@ async def test_thousands_of_problems_are_counted_but_not_all_listed(api: Flows) 
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=repeats(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     some.recursive(
         some.none() | some.booleans() | some.floats() | some.integers() | some.sampled_from(["x", "1"]),

@@ -14,7 +14,7 @@ from tests import servers
 BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.mark.parametrize(("room", "parts"), [("rules", ["listing", "backtests"]), ("history", ["trend"])])
+@pytest.mark.parametrize(("room", "parts"), [("rules", ["listing"]), ("history", ["trend"])])
 def test_a_smoke_run_judges_its_targets_and_writes_its_report(room: str, parts: list[str], tmp_path: Path) -> None:
     servers.find("redis-server", "redis-server")
     servers.find("influxd", "influxdb")

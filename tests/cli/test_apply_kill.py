@@ -16,6 +16,7 @@ import redis
 from tests.cli import apply_process
 from tests.cli.conftest import Cli, StationProcess, station_process
 from tests.servers import wait_for
+from tests.soak import SOAK
 from tradewind.redis.embedded import socket_of
 from tradewind.redis.keys import Keys
 
@@ -190,20 +191,27 @@ def test_an_apply_that_is_killed_at_any_request_is_finished_or_rolled_back(
     many = len(gate.calls)
     assert many >= 12, "a request for every kind, and those of the journal"
     applied(old)
-    for at in range(many):
-        is_after = at % 2 == 0
+
+    def rolled_back(at: int, *, is_after: bool) -> None:
         is_open, is_noted, where = killed(at, is_after=is_after)
         ran = cli("apply", "--rollback")
         assert ran.code == (0 if is_open else 4), f"{where}: {ran.err}"
         assert _state(own) == (before if is_open or not is_noted else after), f"rolled back after {where}"
         if not is_open:
             applied(old)
-        is_open, is_noted, where = killed(at, is_after=not is_after)
+
+    def resumed(at: int, *, is_after: bool) -> None:
+        is_open, is_noted, where = killed(at, is_after=is_after)
         ran = cli("apply", "--resume")
         assert ran.code == (0 if is_open else 4), f"{where}: {ran.err}"
         assert _state(own) == (after if is_noted else before), f"resumed after {where}"
         assert cli("apply", "--rollback").code == 4, "the journal is gone"
         assert applied(old) == before
+
+    ways = [(rolled_back, False), (resumed, True), (rolled_back, True), (resumed, False)]
+    for at in range(many):  # at every request one way to go on; at the first and the last, which differ most, all
+        for go_on, is_after in ways if at in (0, many - 1) or SOAK > 1 else [ways[at % 4]]:
+            go_on(at, is_after=is_after)
 
 
 def test_the_next_apply_takes_an_interrupted_one_over_and_can_be_rolled_back_to_before_both(

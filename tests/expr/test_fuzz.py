@@ -12,11 +12,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.soak import repeats
 from tradewind import codec
 from tradewind.errors import Invalid
 from tradewind.expr import FUNCTIONS, Expression, ExpressionError, compile_expression
 
-COMMON = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+COMMON = settings(deadline=None, max_examples=repeats(80), suppress_health_check=[HealthCheck.too_slow])
 LONGEST_S = 0.05
 
 NAMES = ["a", "b", "c", "d", "inputs['x-y']"]
@@ -131,7 +132,7 @@ def test_any_words(text: str, values: dict[str, Any]) -> None:
     evaluate(text, values)
 
 
-@settings(COMMON, max_examples=1_000)
+@settings(COMMON, max_examples=repeats(250))
 @given(any_tree, inputs)
 def test_any_tree(text: str, values: dict[str, Any]) -> None:
     evaluate(text, values)
@@ -176,7 +177,7 @@ PYTHON = {"__builtins__": {}, "abs": abs, "round": round, "int": int, "float": f
 numbers = st.booleans() | st.integers(-1000, 1000) | st.floats(-1000, 1000).map(lambda x: round(x, 3))
 
 
-@settings(COMMON, max_examples=600)
+@settings(COMMON, max_examples=repeats(150))
 @given(numeric_tree(), numbers, numbers, numbers)
 def test_it_agrees_with_python(text: str, a: Any, b: Any, c: Any) -> None:
     """Twice: with inputs that are seen to be numbers, and with items, which take the guarded way."""
@@ -223,7 +224,7 @@ wide_tree = st.recursive(
 wide_numbers = st.booleans() | st.integers(-(2**300), 2**300) | st.integers(-(2**64), 2**64) | st.floats()
 
 
-@settings(COMMON, max_examples=1_000)
+@settings(COMMON, max_examples=repeats(250))
 @given(wide_tree, wide_numbers, wide_numbers, wide_numbers)
 def test_what_is_proven_agrees_with_what_is_guarded(text: str, a: Any, b: Any, c: Any) -> None:
     def outcome(expression: Expression, values: dict[str, Any]) -> Any:

@@ -12,6 +12,7 @@ import pytest
 from tests import servers
 from tests.faults.probe import Probe, probe
 from tests.faults.station_process import Site, by_id
+from tests.soak import repeats
 
 BATCH = 200
 TAKEOVER_S = 15.0  # promised: the last interrupted task has ended so long after the last kill
@@ -82,9 +83,9 @@ async def _killed_workers_lose_nothing(site: Site, tasks: int, kills: int) -> No
 
 
 @pytest.mark.slow
-async def test_ten_thousand_tasks_survive_killed_workers(make_site: Callable[..., Site]) -> None:
+async def test_thousands_of_tasks_survive_killed_workers(make_site: Callable[..., Site]) -> None:
     with servers.redis_server(appendonly=True) as redis:
-        await _killed_workers_lose_nothing(make_site(redis.url), tasks=10_000, kills=8)
+        await _killed_workers_lose_nothing(make_site(redis.url), tasks=repeats(4_000), kills=repeats(4))
 
 
 @pytest.mark.slow

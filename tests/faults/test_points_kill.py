@@ -12,9 +12,10 @@ from tests.faults.station_process import RoleProcess
 from tests.points.modbus_server import modbus_server
 from tests.points.site import modbus_channel, register
 from tests.process import wait_for
+from tests.soak import repeats
 from tradewind.points.command_record import CommandStatus, Result
 
-KILLS = 8
+KILLS = repeats(4)
 COUNT = 500
 CHANNEL = "1001"
 SETPOINT = f"comsrv:{CHANNEL}:a:7"

@@ -178,7 +178,11 @@ async def test_a_terminate_flag_set_by_hand_ends_any_node(make_station: Make, fl
     flow_id = await station.register(nodes, "slow.a>waits.x")
     cycle = await station.run(flow_id)
     await station.node_is(flow_id, cycle, "ask", "awaiting_input")
-    await station.node_is(flow_id, cycle, "pause", "running")
+
+    async def is_suspended() -> bool:
+        return await station.text(station.keys.task(f"{flow_id}_{cycle}_pause"), "status") == "RETRYING"
+
+    await until(is_suspended, "the pause")
     await station.flows.give_input(flow_id, cycle, "slow", "value", 1)  # takes the one place there is
     await station.running(flow_id, "slow")
     await station.flows.give_input(flow_id, cycle, "queued", "value", 1)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.flows.record_outbox import Outbox, cycle, log, signal
+from tests.soak import repeats
 from tests.sql.databases import fresh_database
 from tradewind.flows.record_retention import gaps
 from tradewind.flows.record_table import DELETE
@@ -50,7 +51,7 @@ def survivors(statuses: list[str], last: int, failed: int, records: int) -> tupl
 
 
 @on_both
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=repeats(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from(STATUSES), st.booleans(), st.booleans()), max_size=30),
     st.integers(1, 6),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.history.sink_contract import DAY, DAY0, HOUR, MINUTE, MODEL, A, B, NewSink, examples
+from tests.soak import repeats
 from tradewind.history.keeping import Keeping
 from tradewind.history.policy import read_policy
 from tradewind.history.sample import Row
@@ -40,7 +41,7 @@ async def retain_all(sink: Sink, now_ms: int) -> int:
     return removed
 
 
-few = settings(examples, max_examples=12)
+few = settings(examples, max_examples=repeats(6))
 _writes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), min_size=1, max_size=30)
 _classes = st.dictionaries(st.integers(0, 3), st.sampled_from(["brief", "long", "archive", "default"]), max_size=4)
 class_steps = st.lists(

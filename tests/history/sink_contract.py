@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.soak import repeats
 from tradewind.errors import Invalid
 from tradewind.history.columns import Columns
 from tradewind.history.sample import Row
@@ -110,7 +111,9 @@ edges = st.integers(-HOUR, 6 * HOUR) | st.integers(0, 6).map(lambda n: n * HOUR)
 widths = st.sampled_from([7 * SECOND, 90 * SECOND, MINUTE, 15 * MINUTE, HOUR, 2 * HOUR, DAY, 97_003])
 gaps = st.sampled_from([GAP_MS, 10 * SECOND, 2 * MINUTE, 20 * MINUTE, 3 * HOUR])
 examples = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=repeats(12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.history.test_outside_query import HOUR, MIDNIGHT, Samples, brute, compare
+from tests.soak import repeats
 from tradewind.history.keeping import Keeping, always
 from tradewind.history.policy import read_policy
 from tradewind.history.query import HistoryQuery
@@ -46,7 +47,7 @@ async def units(series: Sequence[str]) -> dict[str, str]:
     return {}
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeats(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(written=st.lists(sample, min_size=1, max_size=80), asked=st.lists(question, min_size=1, max_size=8))
 @example(  # a value that is gone altogether, and held
     [(HOURS_FROM - 600_000, 5.0, 0), (HOURS_FROM + HOUR, 7.0, 0)],

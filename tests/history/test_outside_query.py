@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import servers
+from tests.soak import repeats
 from tradewind.history.influx import InfluxSink
 from tradewind.history.query import HistoryQuery
 from tradewind.history.question import Limits, Words
@@ -124,7 +125,7 @@ async def ask(sink: Sink, name: str, known: Samples, asked: list[tuple[int, int,
         compare(found[name], expected, AGGREGATES, limit)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeats(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(first=batch, steps=steps, asked=questions)
 def test_files_answer_like_plain_arithmetic(
     first: list[tuple[int, float, int]], steps: list[Any], asked: list[tuple[int, int, int, int, int]]
@@ -165,7 +166,7 @@ def influx() -> Iterator[servers.Server]:
 def test_influxdb_answers_like_plain_arithmetic(influx: servers.Server) -> None:
     numbers = itertools.count(1)
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=repeats(6), deadline=None, suppress_health_check=list(HealthCheck))
     @given(batches=st.lists(batch, max_size=3), asked=questions)
     def check(batches: list[Any], asked: list[tuple[int, int, int, int, int]]) -> None:
         async def run() -> None:
@@ -181,7 +182,7 @@ def test_influxdb_answers_like_plain_arithmetic(influx: servers.Server) -> None:
     check()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(30), deadline=None)
 @given(at=st.integers(-SPAN, SPAN), minutes=st.integers(-14 * 60, 14 * 60))
 def test_a_time_with_a_zone_is_that_moment(at: int, minutes: int) -> None:
     moment = datetime.fromtimestamp((MIDNIGHT + at) // 1000, timezone(timedelta(minutes=minutes)))
@@ -189,7 +190,7 @@ def test_a_time_with_a_zone_is_that_moment(at: int, minutes: int) -> None:
     assert time_ms(moment.isoformat().replace("+", " "), 0) == (MIDNIGHT + at) // 1000 * 1000  # as URLs lose it
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeats(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(batch=batch, limit=st.integers(1, 7), bucket=st.sampled_from((0, *BUCKETS)))
 def test_pages_put_together_are_the_whole(batch: list[tuple[int, float, int]], limit: int, bucket: int) -> None:
     """`truncated` and `next_from` lead through everything, once."""

@@ -28,6 +28,7 @@ from tests.history.sink_contract import (
     values,
     widths,
 )
+from tests.soak import repeats
 from tradewind.history import sqlite_move
 from tradewind.history.aggregate import answer, cells_of, fold, line_of
 from tradewind.history.keeping import Keeping
@@ -44,7 +45,7 @@ from tradewind.history.sqlite_writer import Writer
 NAMES = ["comsrv:1:m:1", "comsrv:1:m:2", "modsrv:grid:measurement:power"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(60), deadline=None)
 @given(history=batches, width=widths, gap=gaps, limit=st.sampled_from([1, 3, 10_000]))
 def test_cells_folded_in_two_steps_answer_like_the_samples(
     history: list[list[tuple[int, float, int]]], width: int, gap: int, limit: int
@@ -58,7 +59,7 @@ def test_cells_folded_in_two_steps_answer_like_the_samples(
     assert_buckets(answer(cells, width, AGGREGATES, limit, to_ms, gap), wanted[:limit], AGGREGATES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=repeats(40), deadline=None)
 @given(st.lists(st.dictionaries(st.integers(0, HOUR - 1), values, min_size=1, max_size=50), max_size=5))
 def test_rollups_of_many_series_at_once_are_those_of_each(samples: list[dict[int, float]]) -> None:
     lines = [line_of([(DAY0 + at, value, 0) for at, value in one.items()]) for one in samples]
@@ -181,7 +182,7 @@ class Rollups(RuleBasedStateMachine):
 
 
 TestRollups = Rollups.TestCase
-TestRollups.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
+TestRollups.settings = settings(max_examples=repeats(10), stateful_step_count=25, deadline=None)
 
 
 def test_hours_are_rolled_once_they_are_over_and_again_after_late_samples(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.history.test_spool import BIG, LONG_S, NOW, drained, segments
+from tests.soak import repeats
 from tradewind.history import spool as spool_module
 from tradewind.history.sample import Row
 from tradewind.history.spool import Portion, Spool
@@ -103,4 +104,4 @@ class SpoolMachine(RuleBasedStateMachine):
 
 
 TestSpoolMachine = SpoolMachine.TestCase
-TestSpoolMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSpoolMachine.settings = settings(max_examples=repeats(20), stateful_step_count=40, deadline=None)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 
 from tests.history.query_sinks import DAY, DAY0, MINUTE, NOW, A, B, query_of
 from tests.history.test_outside_query import HOUR, batch, questions, steps, test_files_answer_like_plain_arithmetic
+from tests.soak import repeats
 from tradewind.history import sqlite, sqlite_parts, sqlite_reader, sqlite_upkeep
 from tradewind.history.aggregate import Line, cells_of
 from tradewind.history.export import Export
@@ -154,7 +155,7 @@ async def test_long_questions_keep_no_short_one_waiting(dense: SqliteSink, monke
         assert sum(row[1] for row in answer.samples) == COUNT
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=repeats(5), deadline=None, suppress_health_check=list(HealthCheck))
 @given(first=batch, steps=steps, asked=questions)
 def test_small_pieces_answer_like_plain_arithmetic(first: Any, steps: Any, asked: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:

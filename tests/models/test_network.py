@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.models.examples import energy, seed, total
+from tests.soak import repeats
 from tradewind.models.check import read_models
 from tradewind.models.network import Network
 from tradewind.models.outputs import Sample
@@ -291,7 +292,7 @@ def entries_of(events: Any) -> list[FeedEntry]:
     return made
 
 
-@settings(max_examples=100)
+@settings(max_examples=repeats(50))
 @given(models=stations(with_memory=False), events=EVENTS)
 def test_recomputing_what_changed_gives_what_computing_everything_does(models: Any, events: Any) -> None:
     for model in models:
@@ -308,7 +309,7 @@ def test_recomputing_what_changed_gives_what_computing_everything_does(models: A
         assert (board[name].value, board[name].quality) == (sample.value, sample.quality)
 
 
-@settings(max_examples=100)
+@settings(max_examples=repeats(50))
 @given(models=stations(with_memory=True), events=EVENTS, cuts=st.sets(st.integers(1, 24)))
 def test_a_restart_between_any_two_entries_changes_no_result(models: Any, events: Any, cuts: Any) -> None:
     """One engine runs through; the other dies at each cut and starts from what it stored, with the board as it was."""
@@ -350,7 +351,7 @@ def _address(name: str) -> str:
     return f"modsrv:{model}:measurement:{field}"
 
 
-@settings(max_examples=100)
+@settings(max_examples=repeats(50))
 @given(models=stations(with_memory=True), events=EVENTS, sizes=st.lists(st.integers(1, 5), min_size=25, max_size=25))
 def test_how_entries_fall_into_rounds_changes_no_memory(models: Any, events: Any, sizes: list[int]) -> None:
     one, many = network(*models), network(*models)

@@ -17,6 +17,7 @@ import pytest
 from tests import servers
 from tests.nodes.web import Web
 from tests.notify.notify_room import NotifyRoom, until
+from tests.soak import repeats
 from tradewind.clock import Clock
 from tradewind.redis.connection import open_link
 from tradewind.settings import RedisSettings
@@ -80,7 +81,7 @@ async def test_killed_again_and_again_every_message_arrives_and_repeats_have_the
         return next(told)
 
     telling = asyncio.create_task(tell())
-    for _ in range(4):
+    for _ in range(repeats(3)):
         seen = len(web.asked)
         with keeper_process(redis_7.url, key_prefix):
             await until(lambda seen=seen: len(web.asked) > seen + 4)  # type: ignore[misc]

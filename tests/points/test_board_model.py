@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests import servers
 from tests.points.board_room import BoardRoom, board_room
+from tests.soak import repeats
 from tradewind.clock import FakeClock
 from tradewind.points.batch import Batch, Written
 from tradewind.points.feed import FeedReader
@@ -121,7 +122,7 @@ async def compare(room: BoardRoom, reader: FeedReader, model: Model) -> None:
     assert told == model.told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=repeats(25), deadline=None)
 @given(st.lists(writes(), max_size=12))
 def test_the_board_keeps_its_rules(redis_7: servers.Server, sequence: list[Any]) -> None:
     asyncio.run(check(redis_7.url, sequence))

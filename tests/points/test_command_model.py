@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests import servers
 from tests.points.test_command_store import put
+from tests.soak import repeats
 from tradewind.clock import FakeClock
 from tradewind.points.command_record import Command, CommandConflict, CommandStatus, Outcome, Result
 from tradewind.points.command_store import OVERRUN_MS, CommandStore
@@ -134,7 +135,7 @@ async def play(url: str, steps: list[tuple[str, int]]) -> None:
         await link.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=repeats(50), deadline=None)
 @given(steps=STEPS)
 def test_every_command_stands_in_one_place(redis_7: servers.Server, steps: list[tuple[str, int]]) -> None:
     asyncio.run(play(redis_7.url, steps))

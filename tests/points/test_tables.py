@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import repeats
 from tradewind.points.table_columns import POINT_COLUMNS, BadCell, any_scalar, flag, mapping_columns, number, whole
 from tradewind.points.tables import FileProblem, Findings, Table, read_table
 
@@ -228,7 +229,7 @@ def test_whole_numbers_keep_their_digits() -> None:
 _CELLS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(st.lists(st.lists(_CELLS, max_size=6), max_size=8), st.sampled_from(["\n", "\r\n"]))
 def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, cells: list[list[str]], end: str) -> None:
     """Good rows between any rubbish are read, unless they stand inside a quoted cell of it."""
@@ -239,7 +240,7 @@ def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, cel
     assert "888" in table.rows or "888" in body
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_reader(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     read(tmp_path_factory.mktemp("t"), data)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.rule_strategies import START, A, B, compares, conditions, logics, ranges, rules
+from tests.soak import repeats
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.backtest import BacktestEvent, Series, backtest
 from tradewind.rules.network import RuleNetwork
@@ -60,7 +61,7 @@ def shown(events: list[BacktestEvent]) -> list[Any]:
     return [(e.edge, e.at_ms, e.cause, e.source, e.field, e.value, e.conditions) for e in events]
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=repeats(300), deadline=None)
 @given(simple_rules, recorded, recorded, recorded, ages, st.none() | st.integers(0, 120))
 def test_vectorised_and_sample_by_sample_are_equal_event_by_event(
     rule: Rule, a: Rows, b: Rows, alarm: Rows, aged: dict[str, int], until: int | None
@@ -98,7 +99,7 @@ one_source = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=repeats(150), deadline=None)
 @given(one_source, recorded, st.sampled_from((3, 10, 1_000_000)), st.integers(0, 60))
 def test_a_back_test_finds_what_the_live_network_found(rule: Rule, drawn: Rows, age_ms: int, more: int) -> None:
     rows = [(at, value, min(quality, 2)) for at, value, quality in dated(drawn)]
@@ -107,7 +108,7 @@ def test_a_back_test_finds_what_the_live_network_found(rule: Rule, drawn: Rows, 
     assert shown(report.events) == shown(network_events(rule, rows, age_ms, until))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=repeats(100), deadline=None)
 @given(rules(compares | ranges, on_bad=("hold",)), recorded, recorded)
 def test_conditions_with_delays_of_their_own_are_judged_too(rule: Rule, a: Rows, b: Rows) -> None:
     """Row by row or not, with the same outcome."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.rules.rule_room import RuleRoom, rule, until
 from tests.rules.rule_strategies import ALARM, START, A, B, rules
+from tests.soak import repeats
 from tradewind.clock import Clock, now_ms
 from tradewind.points.feed import FeedEntry
 from tradewind.redis.connection import Link
@@ -256,7 +257,7 @@ happenings = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=repeats(100), deadline=None)
 @given(st.lists(rules(), min_size=1, max_size=3), happenings)
 def test_no_time_breaks_a_rule_or_makes_it_fire_without_end(drawn: list[Rule], happened: Any) -> None:
     """`wild`: how far a sample is off the clock, or by how much the clock is set."""

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.rule_strategies import START, A, B, compares, ranges
+from tests.soak import repeats
 from tradewind.clock import from_iso
 from tradewind.rules.condition_schedule import Calendar
 from tradewind.rules.program import RuleProgram, Sample
@@ -188,7 +189,7 @@ def test_a_text_is_searched_only_so_far() -> None:
 numbers = st.floats(-5, 5) | st.integers(-4, 4).map(lambda n: n / 2)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=repeats(150), deadline=None)
 @given(compares | ranges, st.lists(numbers, min_size=1, max_size=8), numbers)
 def test_a_value_within_the_band_changes_nothing(leaf: Any, before: list[float], value: float) -> None:
     program = RuleProgram(Rule("r", conditions=(leaf,)))

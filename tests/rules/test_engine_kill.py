@@ -15,13 +15,14 @@ import pytest
 from tests import servers
 from tests.rules.engine_process import open_room
 from tests.rules.rule_room import RuleRoom, rule, until
+from tests.soak import repeats
 from tradewind.clock import now_ms
 from tradewind.redis.connection import open_link
 from tradewind.rules.program import RuleProgram, Sample
 from tradewind.settings import RedisSettings
 
 RULES = 8
-KILLS = 10
+KILLS = repeats(4)
 FOR_MS = 4000
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.rule_strategies import ALARM, START, TICK, A, B, events, leaves, rules, steps, values
+from tests.soak import repeats
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.open_alarms import LeftOpen
@@ -325,7 +326,7 @@ def test_points_have_ages_of_their_own_and_other_kinds_none() -> None:
 # --- the way there
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(st.lists(rules(), min_size=1, max_size=4), steps, st.sets(st.integers(0, 25)), st.booleans())
 def test_the_network_says_what_each_rule_says_by_itself(
     drawn_rules: list[Rule], drawn: Any, restarts: set[int], has_timers: bool
@@ -365,7 +366,7 @@ crowded = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=repeats(100), deadline=None)
 @given(
     st.lists(rules() | bare, min_size=1, max_size=4),
     crowded,

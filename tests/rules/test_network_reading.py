@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.rule_strategies import START
+from tests.soak import repeats
 from tradewind.points.feed import FeedEntry
 from tradewind.rules.network import RuleNetwork
 from tradewind.rules.network_index import read_number, read_numbers
@@ -72,7 +73,7 @@ def alone(rule: Rule, values: list[Sweep]) -> list[tuple[str, int]]:
     return [(verdict.edge, verdict.at_ms) for verdict in verdicts if verdict.edge]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=repeats(60), deadline=None)
 @given(placed, sweeps)
 def test_it_is_no_matter_how_many_points_an_entry_has(drawn: list[tuple[int, Any]], values: list[Sweep]) -> None:
     rules = rules_of(drawn)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.rules import oracle
 from tests.rules.rule_strategies import START, TICK, A, compares, events, ranges, rules, steps
+from tests.soak import repeats
 from tradewind.rules.program import RuleProgram, RuleState, Sample, Verdict
 from tradewind.rules.spec import Compare, Rule
 from tradewind.rules.verdict import BAD
@@ -54,7 +55,7 @@ class Player:
         self.state = state
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=repeats(120), deadline=None)
 @given(rules(), steps)
 def test_edges_are_those_of_the_oracle(rule: Rule, drawn: Any) -> None:
     found = events(drawn)
@@ -66,7 +67,7 @@ def test_edges_are_those_of_the_oracle(rule: Rule, drawn: Any) -> None:
     assert player.edges == oracle.edges(rule, found, START, end, TICK)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=repeats(100), deadline=None)
 @given(rules(), steps, st.sets(st.integers(0, 25)))
 def test_a_restart_at_any_moment_changes_nothing(rule: Rule, drawn: Any, restarts: set[int]) -> None:
     found = events(drawn)
@@ -83,7 +84,7 @@ def test_a_restart_at_any_moment_changes_nothing(rule: Rule, drawn: Any, restart
     assert [edge[:2] for edge in broken.edges] == [edge[:2] for edge in steady.edges]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(rules(compares | ranges), steps, st.lists(st.integers(0, 25), max_size=10))
 def test_a_repeated_sample_never_restarts_a_timer(rule: Rule, drawn: Any, repeated: list[int]) -> None:
     """Neither the very same one nor the same value again later, as a channel refreshes it."""
@@ -107,7 +108,7 @@ def test_a_repeated_sample_never_restarts_a_timer(rule: Rule, drawn: Any, repeat
     assert often.edges == once.edges
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=repeats(50), deadline=None)
 @given(
     st.sampled_from((">", ">=", "<", "<=")),
     st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=60),
@@ -124,7 +125,7 @@ def test_oscillation_within_the_deadband_is_one_rise(operator: str, noise: list[
     assert [edge[0] for edge in player.edges] == ["rise"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(rules(on_bad=("hold",)), steps)
 def test_unknown_never_causes_an_edge_under_hold(rule: Rule, drawn: Any) -> None:
     player = Player(rule)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.rules.oracle import aggregate
+from tests.soak import repeats
 from tradewind.rules.windows import BUCKETS, MAX_SAMPLES, SampleWindow, Trail
 
 FUNCTIONS = ("avg", "min", "max", "count", "stddev", "sum")
@@ -22,7 +23,7 @@ def stored(window: SampleWindow, window_ms: int, function: str) -> SampleWindow:
     return SampleWindow.load(window_ms, function, data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(
     st.sampled_from(FUNCTIONS),
     st.integers(1, 50),

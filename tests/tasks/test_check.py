@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.soak import repeats
 from tradewind import codec
 from tradewind.errors import Invalid
 from tradewind.tasks.check import FIELDS, MAX_BATCH, MAX_DELAY_S, check_plain, check_task, check_tasks, signatures
@@ -281,7 +282,7 @@ def _signature(draw: st.DrawFn) -> Signature:
     return Signature(params=params, max_attempts=draw(st.integers(1, 3)), **extra)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=repeats(80), deadline=None)
 @given(signature=_signature(), calls=st.lists(st.lists(_value, max_size=4), min_size=1, max_size=3))
 def test_the_quick_way_accepts_only_what_the_full_way_accepts_and_writes_the_same(
     signature: Signature, calls: list[list[Any]]
@@ -298,7 +299,7 @@ def test_the_quick_way_accepts_only_what_the_full_way_accepts_and_writes_the_sam
         assert any(problems for _, problems in found), "the quick way refuses what the full way accepts"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=repeats(50), deadline=None)
 @given(raw=st.dictionaries(st.sampled_from(sorted(FIELDS)) | st.text(min_size=1, max_size=3), _value) | _value)
 def test_whatever_comes_in_is_accepted_or_explained(raw: Any) -> None:
     if isinstance(raw, dict):

@@ -18,6 +18,7 @@ from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests import servers
+from tests.soak import repeats
 from tests.tasks.machine import TaskMachine
 from tradewind.redis.connection import open_link
 from tradewind.redis.scripts import Arg, Call, Scripts, source
@@ -45,7 +46,7 @@ def live(machine: type[TaskMachine], chosen: settings, known: int = 0) -> None:
 @pytest.mark.timeout(300)
 def test_each_live_task_stands_in_exactly_one_place(machine: type[TaskMachine], request: pytest.FixtureRequest) -> None:
     on_redis_7 = request.node.callspec.params["any_redis"] == "redis_7"
-    live(machine, settings(QUICK, max_examples=50 if on_redis_7 else 15, stateful_step_count=40))
+    live(machine, settings(QUICK, max_examples=repeats(20 if on_redis_7 else 6), stateful_step_count=40))
 
 
 #: With a seed that is known to meet it soon; any other finds it, too, within some hundred lives.
