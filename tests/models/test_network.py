@@ -481,6 +481,21 @@ def test_what_is_old_as_it_comes_is_stale_at_the_next_look(is_first: bool, p: st
     assert aged(net, NOW + 100_002) == {"total.total": Sample(4, NOW + 31_000, UNCERTAIN)}
 
 
+def test_what_is_fresh_to_the_millisecond_is_looked_at_again_before_all_others() -> None:
+    net = aging(total(), total("other", 2))
+    settled(net, entry(NOW, _1=1, _2=2), entry(NOW + 10_000, "comsrv:2:m", _1=1, _2=2))
+    assert aged(net, NOW + 30_000) == {}
+    assert aged(net, NOW + 30_001) == {"total.total": Sample(3, NOW + 30_000, UNCERTAIN)}
+
+
+def test_a_clock_that_was_set_back_moves_only_outputs_that_are_ahead_of_it() -> None:
+    net = network(total(), total("early", 2), total("never", 3))
+    settled(net, entry(NOW + 3_600_000, _1=1, _2=2), entry(NOW - 10_000, "comsrv:2:m", _1=1, _2=2))
+    net.set_back(NOW)
+    found = settled(net, entry(NOW + 1, _1=5), entry(NOW - 9_000, "comsrv:2:m", _1=5))
+    assert found == {"total.total": Sample(7, NOW + 1), "early.total": Sample(7, NOW - 9_000)}
+
+
 def test_a_stale_input_holds_up_no_other_channel() -> None:
     """Entries of other channels still go the fast way, and a good one makes its points good again."""
     net = aging(total(), total("other", 2))

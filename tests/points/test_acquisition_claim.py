@@ -147,7 +147,11 @@ async def test_channels_that_a_live_process_does_not_claim_are_polled_by_another
         async with site.running(owner="second", lease_s=lease_s) as second:
             took_s = await site.until(lambda: shared(site, 1, 5), "all channels polled")
             assert took_s < 3 * lease_s + 1
-            assert len(second.statistics()) == 5
+
+            async def polls_them() -> bool:
+                return len(second.statistics()) == 5
+
+            await site.until(polls_them, "the polls of all of them")
             for _ in range(25):  # it keeps them: nobody asks for them
                 await asyncio.sleep(0.1)
                 assert await shared(site, 1, 5)

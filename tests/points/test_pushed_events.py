@@ -27,7 +27,7 @@ from tradewind.models.engine import ModelEngine
 from tradewind.models.store import ModelStore
 from tradewind.points import channel_runner
 from tradewind.points.board import Board
-from tradewind.points.driver import Deliver, Driver
+from tradewind.points.driver import Deliver, DeviceTrouble, Driver
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.drivers.mqtt import MqttDriver
 from tradewind.points.feed import FeedEntry, FeedReader
@@ -182,8 +182,9 @@ class Bursts(Driver):
     async def connect(self) -> None: ...
 
     async def listen(self, deliver: Deliver) -> None:
-        while True:
-            deliver(await self.waiting.get())
+        while readings := await self.waiting.get():
+            deliver(readings)
+        raise DeviceTrouble("somebody pulled the plug")
 
     async def write(self, point: PointSpec, raw: float) -> None: ...
 
@@ -194,6 +195,19 @@ def bursts() -> DriverRegistry:
     registry = DriverRegistry()
     registry.add(Bursts)
     return registry
+
+
+async def test_why_a_device_that_pushes_went_away_is_shown(site: Site, bursts: DriverRegistry) -> None:
+    await site.store.put([timed_channel("bursts")])
+    async with site.running(drivers=bursts):
+        await site.online("1001")
+        for _ in range(4):  # again and again, until it shows in a status, which is written once a second
+            Bursts.waiting.put_nowait(())
+
+        async def is_told() -> bool:
+            return "somebody pulled the plug" in (await site.status("1001"))["error"]
+
+        await site.until(is_told, "the reason")
 
 
 def excursions(start: int) -> list[Reading]:

@@ -66,7 +66,6 @@ class ChannelRunner:
         self._writing = asyncio.Lock()
         self._delivered: list[Reading] = []
         self._has_delivered = asyncio.Event()
-        self._lost_before = (0, 0)
 
     @property
     def is_unsure(self) -> bool:
