@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -21,11 +22,15 @@ async def _lead(station: Station) -> bool:
         return len(client.keys("*:leader")) >= 6
 
 
+@pytest.mark.filterwarnings("always::ResourceWarning")
 @pytest.mark.parametrize("fault", ["none", "redis restarts", "leaders are deposed"])
-async def test_a_station_that_has_ended_leaves_nothing(fault: str, tmp_path: Path) -> None:
+async def test_a_station_that_has_ended_leaves_nothing(
+    fault: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     with servers.redis_server(appendonly=True) as server:
         told = {"data_dir": tmp_path, "redis.url": server.url, "scheduler.leader_ttl_s": 1.5, "scheduler.renew_s": 0.4}
         tasks = asyncio.all_tasks()
+        gc.collect()  # what others left
         faults: dict[str, Callable[[], Awaitable[None]]] = {
             "none": _nothing,
             "redis restarts": lambda: _restart(server),
@@ -40,6 +45,8 @@ async def test_a_station_that_has_ended_leaves_nothing(fault: str, tmp_path: Pat
             stop.set()
             await asyncio.wait_for(running, 30)
         assert asyncio.all_tasks() == tasks
+        gc.collect()
+        assert [str(each.message) for each in recwarn if issubclass(each.category, ResourceWarning)] == []
         with redis.Redis.from_url(server.url) as client:
             assert [each for each in client.client_list() if each["addr"] != client.client_info()["addr"]] == []
 
