@@ -95,7 +95,7 @@ async def test_a_hundred_thousand_rows_with_one_bad_one_are_applied(plant: Plant
     took_s = time.monotonic() - began
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
     assert [p["path"] for p in json.loads(ran.stdout)["left_out"]] == [f"1001/telemetry.csv:{BAD_ROW + 2}:scale"]
-    assert took_s < 45, "a few seconds on a quiet machine"
+    assert took_s < 90, "a few seconds on a quiet machine"
     found = {channel["id"]: channel for channel in api.get("/channels")["items"]}
     assert found["1001"]["counts"]["m"] == ROWS - 1
     await plant.online("1002")
