@@ -24,6 +24,8 @@ from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind, PointSpec
 from tradewind.points.substitutions import Substitutions
 from tradewind.redis.connection import Link
+from tradewind.redis.fences import do_all
+from tradewind.redis.text import text_of
 from tradewind.settings import Settings
 from tradewind.station_parts import leading, missing, unneeded
 from tradewind.tasks.progress import read_report
@@ -94,9 +96,9 @@ class PointRoom:
             ]
         )
         now = int(seconds) * 1000
-        held = {name.decode(): owner for name, owner in owners.items() if _lease_ends(owner) > now}
+        held = {text_of(name): owner for name, owner in owners.items() if _lease_ends(owner) > now}
         if leader:
-            modsrv = leading(leader.decode(), f"{models} models", read_report(report), now)
+            modsrv = leading(text_of(leader), f"{models} models", read_report(report), now)
         else:
             what = f"no process has this role, {models} models"
             modsrv = missing("modsrv", what) if models else unneeded(what)
@@ -155,12 +157,11 @@ class PointRoom:
         return ModelEngine(self.plane, self.board, self.models, self.channels)
 
     async def look_after(self) -> None:
-        """A job of the leader: the feed is trimmed to its slowest reader; commands and substitutions end in time."""
+        """A job of the leader: the feed is trimmed to its slowest reader; commands and substitutions end in time, each
+        also while another of these fails."""
         expected = (RECORDER,) if self.plane.all_settings.history.enabled else ()
         while True:
-            await trim_feed(self.plane, expected)
-            await self.commands.sweep()
-            await self.substitutions.sweep()
+            await do_all(lambda: trim_feed(self.plane, expected), self.commands.sweep, self.substitutions.sweep)
             await asyncio.sleep(1)
 
     async def close(self) -> None:

@@ -362,3 +362,27 @@ async def test_shares_requests_and_what_is_beyond_the_share_step_by_step(site: S
 def test_owners_differ(site: Site) -> None:
     engines = [Acquisition(site.plane, site.board, site.store) for _ in range(2)]
     assert engines[0].owner != engines[1].owner
+
+
+async def test_whoever_sees_the_end_clears_the_alarm_of_one_that_was_killed(site: Site) -> None:
+    keeper = ClaimKeeper(site.plane, "second", lambda: None)
+    client = site.plane.link.new_blocking_client(1)
+
+    async def told() -> list[bytes]:
+        return [fields[b"state"] for _, fields in await site.plane.redis.xrange(site.plane.keys.faults())]
+
+    keeper._tell(client, 0, 0)
+    assert await told() == [b"clear"], "one from before may be open"
+    keeper._tell(client, 0, 0)
+    keeper._tell(client, 0, 2)  # another process has them, told it, and is killed
+    assert await told() == [b"clear"]
+    keeper._tell(client, 0, 0)
+    keeper._tell(client, 0, 0)
+    assert await told() == [b"clear", b"clear"]
+    keeper._tell(client, 1, 1)
+    keeper._tell(client, 2, 3)
+    keeper._tell(client, 0, 1)  # ours are over, not those of another
+    assert await told() == [b"clear", b"clear", b"raise"]
+    keeper._tell(client, 0, 0)
+    assert await told() == [b"clear", b"clear", b"raise", b"clear"]
+    client.close()

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from redis.exceptions import BusyLoadingError
 
 from tests.points.command_bench import Workbench
 from tests.points.site import Site, virtual_channel
-from tradewind.errors import Invalid
+from tradewind.errors import Conflict, Invalid
 from tradewind.models.store import ModelStore
+from tradewind.points.acquisition import Acquisition
 from tradewind.points.address import Address
 from tradewind.points.board import Batch
 from tradewind.points.channel_status import read_statuses
+from tradewind.points.command_run import CommandRunner
+from tradewind.points.command_store import CommandStore
 from tradewind.points.feed import FeedReader
 from tradewind.points.feed_trim import feed_state, trim_feed
+from tradewind.points.spec import ChannelSpec
+from tradewind.points.substitutions import SubstituteRequest
 from tradewind.redis.connection import Link
+from tradewind.redis.faults import WrongType
+from tradewind.redis.fences import sorted_out
 from tradewind.station_points import PointRoom
 
 MODEL = {
@@ -105,3 +114,132 @@ async def test_one_broken_model_is_named_and_computes_nothing_alone(bench: Workb
         bench.plane.keys.model_values("good", "control"), mapping={"x": "1:1700000000000:me", "y": "?"}
     )
     assert list(await store.controls("good")) == ["x"]
+
+
+async def test_what_is_spoilt_at_one_channel_holds_up_no_other_poller(link: Link, key_prefix: str) -> None:
+    """Each channel but the last has something in one of its keys that does not belong there."""
+    site = Site(link, key_prefix)
+    keys, home = site.plane.keys, site.plane.redis
+    await site.store.put([virtual_channel(name) for name in "12345"])
+    await site.plane.at("1").redis.hset(keys.points("1", "m"), mapping={b"\xff": "1", "x": "1", "7": "1"})
+    await site.plane.at("2").redis.set(keys.points("2", "m"), "text")
+    await site.plane.at("3").redis.set(keys.channel_status("3"), "text")
+    await site.plane.at("4").redis.set(keys.point_substitutions("4"), "text")
+    await home.sadd(keys.channels_substituted(), b"\xff", "4")
+    await home.zadd(keys.commands_open(), {b"\xff": 1})
+    await home.set(keys.channel_todo("4"), "text")
+    async with site.running(commands=CommandRunner(CommandStore(site.plane), site.board, "me"), owner="me") as engine:
+        for channel in "145":
+            await site.online(channel)
+        assert (await site.values("1"))["7"].quality == "uncertain", "not declared any more, like the odd names"
+
+        async def is_said() -> bool:
+            return (await site.status("2")).get("error", "").startswith("values not written: ")
+
+        await site.until(is_said, "the reason in the status of channel 2")
+        polls = {figures["channel"]: figures["polls"] for figures in engine.statistics()}
+        assert set(polls) == set("12345") and min(polls.values()) > 0
+        assert [set(found) for found in await read_statuses(site.plane, ["3"])] == [{"error"}]
+        await site.store.remove(["3"])
+
+        async def is_gone() -> bool:
+            return {figures["channel"] for figures in engine.statistics()} == set("1245")
+
+        await site.until(is_gone, "channel 3 let go")
+    await site.plane.close()
+
+
+async def test_a_poller_of_which_something_unforeseen_fails_is_begun_anew_and_alone(
+    link: Link, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, failed = Site(link, key_prefix), list[str]()
+    await site.store.put([virtual_channel("1"), virtual_channel("2")])
+    mark = Acquisition._mark_undeclared
+
+    async def fail(engine: Acquisition, spec: ChannelSpec) -> None:
+        if spec.id == "1" and not failed:
+            failed.append(spec.id)
+            raise RuntimeError("unforeseen")
+        await mark(engine, spec)
+
+    monkeypatch.setattr(Acquisition, "_mark_undeclared", fail)
+    async with site.running():
+        await site.online("2")
+        await site.online("1")
+    assert failed == ["1"]
+    await site.plane.close()
+
+
+async def test_substitutions_end_in_time_although_others_and_all_else_the_leader_does_fail(bench: Workbench) -> None:
+    plane, keys = bench.plane, bench.plane.keys
+    room = PointRoom(plane.link, plane.all_settings)
+    for address, value in (("comsrv:1001:m:10001", 5), ("comsrv:1001:s:20001", 1)):
+        await room.substitutions.substitute(SubstituteRequest(address, value, "test", for_s=1))
+    await plane.redis.sadd(keys.channels_substituted(), b"\xff", "7")
+    await plane.at("7").redis.set(keys.point_substitutions("7"), "text")
+    assert len(await room.substitutions.standing()) == 2
+    spoilt = plane.at("1001").redis
+    await spoilt.delete(keys.points("1001", "m"))
+    await spoilt.set(keys.points("1001", "m"), "text")
+    for key in (keys.commands_open(), keys.command_effects(), keys.feed_cursors()):
+        await plane.redis.set(key, "text")
+    await asyncio.sleep(1)
+    with pytest.raises(WrongType):
+        await asyncio.wait_for(room.look_after(), 10)
+    assert [item.address for item in await room.substitutions.standing()] == ["comsrv:1001:m:10001"]
+    await spoilt.delete(keys.points("1001", "m"))
+    await room.substitutions.sweep()
+    assert await room.substitutions.standing() == []
+    await room.close()
+
+
+async def test_an_effect_that_cannot_be_shown_holds_up_no_other(bench: Workbench) -> None:
+    plane = bench.plane
+    await plane.at("7").redis.set(plane.keys.points("7", "a"), "text")
+    mine = "comsrv:1001:a:40001 6.0 1700000000000"
+    await plane.redis.hset(plane.keys.command_effects(), mapping={"1": "comsrv:7:a:1 5.0 1700000000000", "2": mine})
+    with pytest.raises(WrongType):
+        await bench.commands.sweep()
+    assert (await bench.board.read_one("comsrv:1001:a:40001")).value == 6
+    assert await plane.redis.hkeys(plane.keys.command_effects()) == [b"1"]
+
+
+async def test_names_that_are_none_are_simply_unknown(bench: Workbench, link: Link) -> None:
+    plane, keys = bench.plane, bench.plane.keys
+    await bench.show("m", "10001", 1)
+    await bench.board.write([Batch.of_channel("55", "m", {"1": 1.0}), Batch.of_channel("56", "m", {"1": 1.0})])
+    await plane.at("55").redis.hset(keys.points("55", "m"), mapping={b"\xff": "1", "one": "1"})
+    place = plane.at("56").redis
+    await place.delete(keys.points("56", "m"))
+    await place.set(keys.points("56", "m"), "text")
+    await plane.redis.sadd(keys.channels_pushed(), b"\xff:m", b"55:\xff", "odd")
+    await plane.redis.hset(keys.models(), mapping={b"\xff": "{}", "no name": "{}"})
+    await plane.redis.hset(keys.channels(), b"\xff", "{}")
+    await plane.redis.hset(keys.channel_owners(), mapping={b"\xff": "me:9999999999999"})
+    assert await bench.board.channels() == ["55", "56", "1001"]
+    assert await bench.board.pushed() == [("55", "m", "1")]
+    known = [point.address async for points in bench.board.read_all() for point in points if point.value == 1]
+    assert {"comsrv:1001:m:10001", "comsrv:55:m:1"} <= set(known)
+    room = PointRoom(link, plane.all_settings)
+    assert [str(address) for address, _ in await room.find("comsrv:55")] == ["comsrv:55:m:1"]
+    assert set(await room.health()) == {"comsrv", "modsrv"}
+    await room.close()
+
+
+async def test_a_version_that_is_no_text_is_a_conflict(bench: Workbench) -> None:
+    await bench.plane.redis.hset(bench.plane.keys.channel_versions(), "1001", b"\xff")
+    spec = await bench.channels.get("1001")
+    with pytest.raises(Conflict):
+        await bench.channels.put([spec], expected="v")
+    with pytest.raises(Conflict):
+        await bench.board.push([Batch.of_channel("1001", "m", {"10001": 1.0})], {"1001": "v"})
+
+
+async def test_one_reply_of_several_is_of_a_wrong_type_and_what_may_pass_is_no_answer(bench: Workbench) -> None:
+    plane, keys = bench.plane, bench.plane.keys
+    await plane.redis.set(keys.models(), "text")
+    found, version = await plane.home.ask_each([("HKEYS", keys.models()), ("GET", keys.models_version())])
+    assert isinstance(found, WrongType) and found.keys == (keys.models(),) and version is None
+    passing = BusyLoadingError("LOADING Redis is loading the dataset in memory")
+    with pytest.raises(BusyLoadingError):
+        sorted_out([("GET", "a"), ("GET", "b")], [b"1", passing])

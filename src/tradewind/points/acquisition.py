@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from typing import Any
 
 import msgspec
 import structlog
+from redis.exceptions import RedisError
 
-from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.errors import Invalid, TradewindError, error_text
 from tradewind.ids import short_random
+from tradewind.points.address import is_number
 from tradewind.points.board import Batch, Board
 from tradewind.points.channel_bench import Bench, CommandSource
 from tradewind.points.channel_claim import ClaimKeeper
@@ -30,7 +32,9 @@ from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec, Kind, Quality
 from tradewind.points.substitutions import Substitutions
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import is_wrong_type
+from tradewind.redis.faults import WrongType
+from tradewind.redis.fences import sorted_out
+from tradewind.redis.text import text_of
 
 log = structlog.get_logger(__name__)
 #: How long a command may wait before its channel hears of it.
@@ -161,7 +165,11 @@ class Acquisition:
             while post.spec is not None:
                 post.changed.clear()
                 served = post.spec
-                await self._serve(served, post)
+                try:
+                    await self._serve(served, post)
+                except Exception as error:  # the fence between channels: one that fails ends no other
+                    self._book.fail(channel, error_text(error))
+                    log.exception("channel_failed", channel=channel)
                 if not post.changed.is_set():  # it failed by itself, which no runner should
                     await asyncio.sleep(1)
         except BaseException:
@@ -182,32 +190,41 @@ class Acquisition:
 
     async def _mark_foreign(self, spec: ChannelSpec) -> None:
         """Values from before the channel had this driver (pushed by programs, or of another protocol) are not what the
-        device says: uncertain until it has said something."""
+        device says: uncertain until it has said something. So are all of which that is not known."""
         status, place = self._plane.keys.channel_status(spec.id), self._plane.at(spec.id)
         try:
-            names = [("HKEYS", self._plane.keys.points(spec.id, kind)) for kind in READ_KINDS]
-            former, *found = await place.ask([("HGET", status, "protocol"), *names])
+            former = (await place.ask_each([("HGET", status, "protocol")]))[0]
             if former == spec.protocol.encode():
                 return
             if spec.protocol != PUSH:
-                stored = {(kind, name.decode()) for kind, its in zip(READ_KINDS, found, strict=True) for name in its}
-                await self._mark(spec.id, stored)
+                await self._mark(spec.id, await self._stored(spec.id, READ_KINDS))
             with translated(place.link):
                 await place.redis.hset(status, "protocol", spec.protocol)
-        except Unavailable as error:
-            log.warning("channel_values_not_marked", channel=spec.id, error=error.message)
+        except TradewindError as error:
+            self._not_marked(spec.id, error)
 
     async def _mark_undeclared(self, spec: ChannelSpec) -> None:
         """Values of points that the channel has no more would look as fresh as the channel."""
         declared = {(point.kind, point.id) for point in spec.points}
-        keys = self._plane.keys
         try:
-            found = await self._plane.at(spec.id).ask([("HKEYS", keys.points(spec.id, kind)) for kind in Kind])
-        except Unavailable as error:
-            log.warning("channel_values_not_marked", channel=spec.id, error=error.message)
-            return
-        stored = {(kind, name.decode()) for kind, names in zip(Kind, found, strict=True) for name in names}
-        await self._mark(spec.id, stored - declared)
+            await self._mark(spec.id, await self._stored(spec.id, tuple(Kind)) - declared)
+        except TradewindError as error:
+            self._not_marked(spec.id, error)
+
+    async def _stored(self, channel: str, kinds: Sequence[Kind]) -> set[tuple[Kind, str]]:
+        """The points that have values; what another program has left that is none of ours is left out."""
+        names = [("HKEYS", self._plane.keys.points(channel, kind)) for kind in kinds]
+        found: set[tuple[Kind, str]] = set()
+        for kind, reply in zip(kinds, await self._plane.at(channel).ask_each(names), strict=True):
+            if isinstance(reply, WrongType):
+                self._not_marked(channel, reply)
+            else:
+                found |= {(kind, name) for name in map(text_of, reply) if is_number(name)}
+        return found
+
+    def _not_marked(self, channel: str, error: TradewindError) -> None:
+        self._book.fail(channel, f"values not marked: {error.message}")
+        log.warning("channel_values_not_marked", channel=channel, error=error.message)
 
     async def _mark(self, channel: str, points: Set[tuple[Kind, str]]) -> None:
         """Nobody refreshes these any more: they are uncertain, and keep value and time."""
@@ -217,7 +234,7 @@ class Acquisition:
         try:
             await self._bench.board.write(batches)
         except TradewindError as error:
-            log.warning("channel_values_not_marked", channel=channel, error=error.message)
+            self._not_marked(channel, error)
 
     def _is_held(self, channel: str) -> bool:
         return self._claims is not None and self._claims.is_ours(channel)
@@ -292,14 +309,16 @@ class Acquisition:
 
     async def _sweep(self) -> None:
         """End what is over, also without a scheduler; several do no harm."""
+        sweeps: dict[str, Callable[[], Awaitable[Any]]] = {"substitutions": self._substitutions.sweep}
+        if self._bench.commands is not None:
+            sweeps["commands"] = self._bench.commands.sweep
         while True:
             await asyncio.sleep(SWEEP_S)
-            try:
-                if self._bench.commands is not None:
-                    await self._bench.commands.sweep()
-                await self._substitutions.sweep()
-            except TradewindError as error:
-                log.warning("commands not swept", error=error.message)
+            for what, sweep in sweeps.items():  # apart: while one fails, the others end in time
+                try:
+                    await sweep()
+                except (TradewindError, RedisError) as error:
+                    log.warning("not_swept", what=what, error=error_text(error))
 
     async def _follow(self) -> None:
         """Learn of definitions as they change."""
@@ -321,7 +340,7 @@ class Acquisition:
             except Invalid as error:
                 log.error("channel left out", channel=channel, error=error.message)
                 return None
-            except Unavailable as error:  # the change is told only once
+            except TradewindError as error:  # the change is told only once
                 log.warning("channel definition out of reach", channel=channel, error=error.message)
                 await asyncio.sleep(CHANGES_S)
 
@@ -340,8 +359,10 @@ class Acquisition:
                 with translated(self._plane.link):
                     pipe = self._plane.redis.pipeline(transaction=False)
                     pipe.zcard(keys.commands_open()).hkeys(keys.commands_owed())
-                    count, owed = await pipe.execute()
-                self._hear_owed(channels_owed(owed))
+                    asked = [("ZCARD", keys.commands_open()), ("HKEYS", keys.commands_owed())]
+                    count, owed = sorted_out(asked, await pipe.execute(raise_on_error=False))
+                if not isinstance(owed, WrongType):
+                    self._hear_owed(channels_owed(owed))
                 is_look = turn % UNSURE == 0  # a command of another program stands in no index yet
                 if not count and not is_look:
                     continue
@@ -350,13 +371,10 @@ class Acquisition:
                     pipe = self._plane.redis.pipeline(transaction=False)
                     for channel in channels:
                         pipe.llen(keys.channel_todo(channel))
-                    lengths = await pipe.execute(raise_on_error=False) if channels else []
-                for channel, length in zip(channels, lengths, strict=True):
-                    if isinstance(length, Exception) and not is_wrong_type(length):
-                        with translated(self._plane.link):
-                            raise length
-                    if is_look and length and not isinstance(length, Exception):
-                        await self._bench.commands.adopt(channel)
+                    asked = [("LLEN", keys.channel_todo(channel)) for channel in channels]
+                    lengths = sorted_out(asked, await pipe.execute(raise_on_error=False)) if channels else []
+                if is_look:
+                    await self._adopt([c for c, n in zip(channels, lengths, strict=True) if isinstance(n, int) and n])
             except TradewindError as error:
                 log.warning("commands out of reach", error=error.message)
                 await asyncio.sleep(1)
@@ -365,6 +383,15 @@ class Acquisition:
                 post = self._posts.get(channel)
                 if isinstance(length, int) and length and post is not None and post.runner is not None:
                     post.runner.wake()
+
+    async def _adopt(self, channels: Iterable[str]) -> None:
+        if self._bench.commands is None:
+            return
+        for channel in channels:
+            try:
+                await self._bench.commands.adopt(channel)
+            except TradewindError as error:
+                log.warning("commands_not_adopted", channel=channel, error=error.message)
 
     def _hear_owed(self, channels: frozenset[str]) -> None:
         if channels != self._owed:

@@ -31,6 +31,7 @@ from tradewind.points.spec import Quality
 from tradewind.points.values import format_value
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
+from tradewind.redis.text import text_of
 
 #: How long a hash counts as noted in `points:pushed` and `points:feeds`.
 NOTED_S = 30.0
@@ -92,7 +93,7 @@ class Board(BoardReader):
     async def _versions(self, channels: Iterable[str]) -> dict[str, str]:
         names = list(channels)
         found = (await self.plane.home.ask([("HMGET", self.plane.keys.channel_versions(), *names)]))[0] if names else []
-        return {name: text.decode() if text else "-" for name, text in zip(names, found, strict=True)}
+        return {name: text_of(text) if text else "-" for name, text in zip(names, found, strict=True)}
 
     async def _write(self, lines: list[Line], expected: Mapping[str, str] | None = None) -> Written:
         if not self.plane.link.cluster:

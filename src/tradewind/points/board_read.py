@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
+import structlog
 
+from tradewind.ids import ID, RESERVED
 from tradewind.offload import offload
-from tradewind.points.address import Address, channel_of
+from tradewind.points.address import KINDS, Address, channel_of, is_number
 from tradewind.points.board_point import SUBSTITUTED, Moment, points_of, substituted
 from tradewind.points.board_point import Describe as Describe
 from tradewind.points.board_point import PointValue as PointValue
@@ -16,7 +19,10 @@ from tradewind.points.plane import PointPlane
 from tradewind.points.spec import Kind
 from tradewind.points.substitution import Substitution, read_substitution
 from tradewind.points.values import whole
+from tradewind.redis.faults import WrongType
+from tradewind.redis.text import text_of
 
+log = structlog.get_logger(__name__)
 #: Points of a hash that the server packs in one go, for about a millisecond a thousand.
 PACKED_POINTS = 10_000
 Hash = dict[str, str]
@@ -73,31 +79,38 @@ class BoardReader:
         return await self._read_hashes("", [Address.model(model, "x").key])
 
     async def read_all(self) -> AsyncIterator[list[PointValue]]:
-        """Every channel, declared or pushed, then every model, one by one; those without values are left out."""
-        for channel in await self.channels():
-            if points := await self.read_channel(channel):
-                yield points
+        """Every channel, declared or pushed, then every model, one by one; those without values are left out, and those
+        whose keys hold another type."""
         models = (await self.plane.home.ask([("HKEYS", self.plane.keys.models())]))[0]
-        for model in sorted(models):
-            if points := await self.read_model(model.decode()):
+        names = [name for name in sorted(map(text_of, models)) if ID.fullmatch(name) and name not in RESERVED]
+        reads = [partial(self.read_channel, channel) for channel in await self.channels()]
+        for read in [*reads, *(partial(self.read_model, name) for name in names)]:
+            try:
+                points = await read()
+            except WrongType as error:  # where these stand, another program has left something: nobody knows them
+                log.warning("points_left_out", error=error.message)
+                continue
+            if points:
                 yield points
 
     async def channels(self) -> list[str]:
         """Ids of all channels that are declared or have been written to, in the order of numbers."""
         keys = self.plane.keys
         declared, pushed = await self.plane.home.ask([("HKEYS", keys.channels()), ("SMEMBERS", keys.channels_pushed())])
-        found = {name.decode(errors="replace") for name in declared}
-        found |= {name.decode(errors="replace").partition(":")[0] for name in pushed}
-        return sorted(found, key=_as_number)
+        found = {text_of(name) for name in declared} | {text_of(name).partition(":")[0] for name in pushed}
+        return sorted(filter(is_number, found), key=_as_number)
 
     async def pushed(self) -> list[tuple[str, str, str]]:
-        """Channel, kind and id of every value in hashes that nobody has declared."""
+        """Channel, kind and id of every value in hashes that nobody has declared. What is none of ours is left out."""
         listed = (await self.plane.home.ask([("SMEMBERS", self.plane.keys.channels_pushed())]))[0]
         found: list[tuple[str, str, str]] = []
         for name in listed:
-            channel, _, kind = name.decode().partition(":")
-            ids = (await self.plane.at(channel).ask([("HKEYS", self.plane.keys.points(channel, kind))]))[0]
-            found += [(channel, kind, point.decode()) for point in ids]
+            channel, _, kind = text_of(name).partition(":")
+            if not is_number(channel) or kind not in KINDS:
+                continue
+            ids = (await self.plane.at(channel).ask_each([("HKEYS", self.plane.keys.points(channel, kind))]))[0]
+            if not isinstance(ids, WrongType):
+                found += [(channel, kind, point) for point in map(text_of, ids) if is_number(point)]
         return found
 
     async def lengths(self, channel: str) -> dict[str, int]:

@@ -189,9 +189,13 @@ class ClaimKeeper:
             self._loop.call_soon_threadsafe(self._on_change)
 
     def _tell(self, client: redis.Redis, extra: int, all_extra: int) -> None:
-        """Of channels that this process polls because those that should have do not."""
-        is_extra = extra > 0 if all_extra else False
-        if is_extra == self._told or (all_extra and not is_extra):
+        """Of channels that this process polls because those that should have do not. Whoever sees that nobody has such
+        channels any more says so, also for another one that told it and is gone."""
+        is_extra = extra > 0
+        if all_extra and not is_extra:
+            self._told = None
+            return
+        if is_extra == self._told:
             return
         if is_extra:
             log.warning("channels_taken_beyond_share", owner=self.owner, count=extra)

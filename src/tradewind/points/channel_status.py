@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 import structlog
 
-from tradewind.errors import Unavailable
+from tradewind.errors import TradewindError
 from tradewind.points.plane import Place, PointPlane
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import report
+from tradewind.redis.faults import WrongType, report
+from tradewind.redis.fences import do_all, sorted_out
+from tradewind.redis.text import text_of
 
 log = structlog.get_logger(__name__)
 WRITE_S = 1.0
@@ -88,6 +90,7 @@ class StatusBook:
         self._asked: dict[str, bytes | None] = {}
         self._told: dict[str, bool] = {}
         self._told_lost: dict[str, tuple[int, int]] = {}
+        self._spoilt: set[str] = set()
         self._ahead_ms = 0
         self._writing = asyncio.Lock()
 
@@ -95,32 +98,45 @@ class StatusBook:
         self._open[status.channel] = status
         self._written.pop(status.channel, None)
 
+    def fail(self, channel: str, error: str) -> None:
+        """Say in its status what stands in the way of a channel, until it has done better."""
+        status = self._open.get(channel)
+        if status is not None:
+            status.error = error
+
     def all(self) -> list[ChannelStatus]:
         return list(self._open.values())
 
     async def close(self, channel: str, *, is_removed: bool, is_ours: bool, is_off: bool = False) -> None:
         """Nothing polls the channel here any more; the hash of one that was removed goes, and the fault of one that
         is not to be polled at all. One that another process took over in the meantime is left to it. Does not raise
-        when Redis is away."""
+        when Redis is away, or holds something else there."""
         status = self._open.pop(channel, None)
         self._written.pop(channel, None)
         self._asked.pop(channel, None)
         self._told.pop(channel, None)
         self._told_lost.pop(channel, None)
+        self._spoilt.discard(channel)
         key, place = self._plane.keys.channel_status(channel), self._plane.at(channel)
+
+        async def write() -> None:
+            with translated(place.link):
+                if is_removed:
+                    await place.redis.unlink(key)
+                    await self._plane.forget(channel)
+                elif status is not None and is_ours:
+                    await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
+
+        async def tell() -> None:
+            if is_off:
+                why = "the channel was removed" if is_removed else "the channel was disabled"
+                await end_faults(self._plane, channel, why)
+
         try:
             # Not beside a write that still knows the channel: it would bring a removed hash back.
             async with self._writing:
-                with translated(place.link):
-                    if is_removed:
-                        await place.redis.unlink(key)
-                        await self._plane.forget(channel)
-                    elif status is not None and is_ours:
-                        await place.redis.hset(key, mapping=status.fields(self._ahead_ms))
-                if is_off:
-                    why = "the channel was removed" if is_removed else "the channel was disabled"
-                    await end_faults(self._plane, channel, why)
-        except Unavailable as error:
+                await do_all(write, tell)
+        except TradewindError as error:
             log.warning("channel status not written", channel=channel, error=error.message)
 
     async def run(self) -> None:
@@ -128,15 +144,14 @@ class StatusBook:
             if turn % WHOLE == 0:
                 self._written.clear()
             try:
-                await self.write()
-                await self.tell()
-            except Unavailable as error:
+                await do_all(self.write, self.tell)
+            except TradewindError as error:
                 self._written.clear()
                 log.warning("channel status not written", error=error.message)
             await asyncio.sleep(WRITE_S)
 
     async def write(self) -> None:
-        """Raises Unavailable."""
+        """What of it cannot be written, because a key holds another type, is logged. Raises Unavailable."""
         if not self._plane.link.cluster:
             await self._write_at(self._plane.home, list(self._open))
             return
@@ -179,6 +194,7 @@ class StatusBook:
     async def _write_now(self, place: Place, channels: Iterable[str]) -> None:
         pipe = place.redis.pipeline(transaction=False)
         pipe.time()
+        commands: list[tuple[str, str]] = [("TIME", "")]
         asked = []
         for channel in channels:
             status = self._open.get(channel)
@@ -189,11 +205,13 @@ class StatusBook:
             changed = fields if before is None else {k: v for k, v in fields.items() if before.get(k) != v}
             if changed:
                 pipe.hset(key, mapping=changed)
+                commands.append(("HSET", key))
                 self._written[channel] = fields
             pipe.hget(key, "reload")
+            commands.append(("HGET", key))
             asked.append((channel, bool(changed)))
         with translated(place.link):
-            replies = iter(await pipe.execute())
+            replies = iter(sorted_out(commands, await pipe.execute(raise_on_error=False)))
         seconds, micros = next(replies)
         ahead = seconds * 1000 + micros // 1000 - self._plane.clock.now_ms()
         if abs(ahead - self._ahead_ms) > 100:  # else it would jitter, and all times with it
@@ -202,9 +220,19 @@ class StatusBook:
             if was_written:
                 next(replies)
             wish = next(replies)
+            if isinstance(wish, WrongType):
+                self._not_written(channel, wish)
+                continue
+            self._spoilt.discard(channel)
             if channel in self._asked and wish != self._asked[channel]:
                 self._on_reload(channel)
             self._asked[channel] = wish
+
+    def _not_written(self, channel: str, error: WrongType) -> None:
+        self._written.pop(channel, None)
+        if channel not in self._spoilt:  # once, not each second
+            log.error("channel_status_not_written", channel=channel, error=error.message)
+        self._spoilt.add(channel)
 
 
 async def end_faults(plane: PointPlane, channel: str, why: str) -> None:
@@ -221,11 +249,15 @@ async def request_reload(plane: PointPlane, channel: str, wish: str) -> None:
 
 
 async def read_statuses(plane: PointPlane, channels: Sequence[str]) -> list[dict[str, Any]]:
-    """The figures of channels as their owners wrote them last; an empty dict for one that nobody has polled yet."""
-    found = []
+    """The figures of channels as their owners wrote them last; an empty dict for one that nobody has polled yet, only
+    an `error` for one whose figures cannot be read."""
+    found: list[dict[str, Any]] = []
     for channel in channels:
-        stored = (await plane.at(channel).ask([("HGETALL", plane.keys.channel_status(channel))]))[0]
-        fields: dict[str, Any] = {name.decode(): value.decode() for name, value in stored.items()}
+        stored = (await plane.at(channel).ask_each([("HGETALL", plane.keys.channel_status(channel))]))[0]
+        if isinstance(stored, WrongType):
+            found.append({"error": stored.message})
+            continue
+        fields: dict[str, Any] = {text_of(name): text_of(value) for name, value in stored.items()}
         for name in ("reload", "protocol"):
             fields.pop(name, None)
         for name, text in fields.items():

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from tradewind.errors import Conflict, Invalid, NotFound, Unavailable
+from tradewind.errors import Conflict, Invalid, NotFound, TradewindError
 from tradewind.ids import short_random
 from tradewind.offload import offload
 from tradewind.points.address import is_number
@@ -20,6 +20,7 @@ from tradewind.points.spec import ChannelSpec
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.redis.text import text_of
 
 log = structlog.get_logger(__name__)
 #: As `expected`: the channel must not exist yet.
@@ -76,8 +77,8 @@ class ChannelStore:
                 args += [channel.id, data, definition_version(data)]
             ok, *rest = await self._scripts.run("channel_put", self._keys, args)
             if not ok:
-                raise _conflict(channels[0].id, rest[0].decode())
-            changed += [name.decode() for name in rest]
+                raise _conflict(channels[0].id, text_of(rest[0]))
+            changed += list(map(text_of, rest))
         return changed
 
     async def get(self, channel_id: str) -> ChannelSpec:
@@ -111,9 +112,9 @@ class ChannelStore:
         found = {}
         for name, text in stored.items():
             try:
-                _decode(name.decode(errors="replace"), text)
+                _decode(text_of(name), text)
             except Invalid as error:
-                found[name.decode(errors="replace")] = error.message
+                found[text_of(name)] = error.message
         return found
 
     async def remove(self, channel_ids: Iterable[str], *, expected: str = "") -> list[str]:
@@ -123,24 +124,20 @@ class ChannelStore:
             return []
         ok, *rest = await self._scripts.run("channel_remove", self._keys, [expected, short_random(), *names])
         if not ok:
-            raise _conflict(names[0], rest[0].decode())
-        return [name.decode() for name in rest]
+            raise _conflict(names[0], text_of(rest[0]))
+        return list(map(text_of, rest))
 
     async def versions(self) -> dict[str, str]:
         """Version by channel id."""
         with translated(self._link):
             stored = await self._redis.hgetall(self._keys[1])
-        return {
-            name.decode(errors="replace"): version.decode(errors="replace")
-            for name, version in stored.items()
-            if name != _WORD.encode()
-        }
+        return {text_of(name): text_of(version) for name, version in stored.items() if name != _WORD.encode()}
 
     async def list(self) -> list[ChannelSpec]:
         """All that can be read, in the order of their numbers; one that cannot is logged."""
         with translated(self._link):
             stored = await self._redis.hgetall(self._keys[0])
-        found = _readable({name.decode(errors="replace"): text for name, text in stored.items()})
+        found = _readable({text_of(name): text for name, text in stored.items()})
         return sorted(found, key=lambda channel: (int(channel.id), channel.id))
 
     async def ages(self) -> dict[str, int]:
@@ -159,7 +156,8 @@ class ChannelStore:
         return found or b""
 
     async def watch(self, every_s: float = 1.0) -> AsyncIterator[ChannelChange]:
-        """At once what there is, then each change within about `every_s`. Does not end; waits while Redis is away."""
+        """At once what there is, then each change within about `every_s`. Does not end; waits while Redis is away, or
+        holds something else there."""
         known: dict[str, str] = {}
         word: Any = ()
         is_away = False
@@ -177,7 +175,7 @@ class ChannelStore:
                         change = ChannelChange(changed, removed)
                     known, word = versions, now
                 is_away = False
-            except Unavailable as error:
+            except TradewindError as error:
                 if not is_away:
                     log.warning("channel_watch_waits", error=error.message)
                 is_away = True

@@ -29,6 +29,7 @@ from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import MAX_REPORTS, is_wrong_type
 from tradewind.redis.scripts import Arg
+from tradewind.redis.text import text_of
 
 KEEP_MS = 86_400_000
 MAX_WAITING = 1000
@@ -98,7 +99,7 @@ class CommandStore:
         if reply[0] == 1:
             return command_id, True
         if reply[0] == 2:
-            return reply[1].decode(), False
+            return text_of(reply[1]), False
         raise _refusal(reply, key, address)
 
     async def known(self, key: str, sha: str) -> Command | None:
@@ -107,7 +108,7 @@ class CommandStore:
             found = await self.plane.redis.get(self.plane.keys.command_key(key))
         if found is None:
             return None
-        known_sha, _, command_id = found.decode().partition(" ")
+        known_sha, _, command_id = text_of(found).partition(" ")
         if known_sha != sha:
             raise _refusal([-1, command_id.encode()], key, "")
         return (await self.read([command_id]))[0]
@@ -129,7 +130,7 @@ class CommandStore:
         ends failed; the ids of these."""
         names = [self.plane.keys.channel_todo(channel), self.plane.keys.commands_open()]
         _, *refused = await self._run("command_adopt", names, [*self._usual_ms(), 200])
-        return [item.decode(errors="replace") for item in refused]
+        return [text_of(item) for item in refused]
 
     def _usual_ms(self) -> tuple[int, int]:
         """How long a command may wait and take that does not say it."""
@@ -138,7 +139,7 @@ class CommandStore:
 
     async def lose_former(self, channel: str, owner: str) -> str:
         """End the command that another owner of the channel was carrying out; its id. `owner` alone holds it now."""
-        return str((await self._run("command_lose", [self.plane.keys.channel_doing(channel)], [owner])).decode())
+        return text_of(await self._run("command_lose", [self.plane.keys.channel_doing(channel)], [owner]))
 
     async def finish(self, command: Command, outcome: Outcome) -> Effect | None:
         """End a command that was taken; what the board must show now, if anything.
@@ -161,7 +162,7 @@ class CommandStore:
         if reply[0] == -1:
             raise CommandNotFound(command.id)
         if reply[0] == 0:
-            raise CommandConflict(command.id, reply[1].decode(), f"ended as {outcome.status}")
+            raise CommandConflict(command.id, text_of(reply[1]), f"ended as {outcome.status}")
         if stands_at is None and outcome.result not in UNSURE:
             return None
         return _effect(command.id, point, stands_at, reply[1])
@@ -173,13 +174,13 @@ class CommandStore:
         if reply[0] == -1:
             raise CommandNotFound(command_id)
         if reply[0] == -2:
-            raise CommandBroken(command_id, reply[1].decode(errors="replace"))
+            raise CommandBroken(command_id, text_of(reply[1]))
         if reply[0] == 0:
-            raise CommandConflict(command_id, reply[1].decode(), "cancelled")
+            raise CommandConflict(command_id, text_of(reply[1]), "cancelled")
 
     async def sweep(self, limit: int = 500) -> list[str]:
         """End what has expired and what nobody ended; the ids."""
-        return [item.decode() for item in await self._run("command_sweep", [self.plane.keys.commands_open()], [limit])]
+        return list(map(text_of, await self._run("command_sweep", [self.plane.keys.commands_open()], [limit])))
 
     async def select(self, address: str, value: str, owner: str, lasts_ms: int) -> int:
         """Reserve a point for one owner and value; ms when that ends. Raises Conflict when somebody else has it."""
@@ -224,7 +225,7 @@ class CommandStore:
         """The last commands of a model or of `channel_{id}`, newest first. Drops ids whose record is gone."""
         key = self.plane.keys.command_list(model)
         with translated():
-            ids = [item.decode(errors="replace") for item in await self.plane.redis.lrange(key, 0, limit - 1)]
+            ids = [text_of(item) for item in await self.plane.redis.lrange(key, 0, limit - 1)]
         found = await self.read(ids) if ids else []
         gone = [i for i, row in zip(ids, await self._read(ids) if None in found else [], strict=False) if row is None]
         if gone:
@@ -244,10 +245,7 @@ class CommandStore:
         """The last transitions, newest first."""
         with translated():
             rows = await self.plane.redis.xrevrange(self.plane.keys.command_journal(), count=limit)
-        return [
-            {name.decode(errors="replace"): value.decode(errors="replace") for name, value in fields.items()}
-            for _, fields in rows
-        ]
+        return [{text_of(name): text_of(value) for name, value in fields.items()} for _, fields in rows]
 
     async def waiting(self, channel: str) -> int:
         with translated():
@@ -283,7 +281,7 @@ class CommandStore:
         args: list[Arg] = [command.id, str(command.token), command.address, due_ms, text]
         reply = await self._run("command_owe", [keys.command(command.id), keys.commands_owed()], args)
         if reply[0] == 0:
-            raise CommandConflict(command.id, reply[1].decode() or "gone", "carried out")
+            raise CommandConflict(command.id, text_of(reply[1]) or "gone", "carried out")
 
     async def owed(self, channel: str = "") -> list[Owed]:
         """What is owed to devices, of one channel or of all. Leaves out what cannot be read (see `broken_owed`)."""
@@ -314,7 +312,7 @@ class CommandStore:
         """Report what is owed and past its time, and `late` addresses at once, as Critical faults of the station; the
         addresses that are reported now."""
         names = [self.plane.keys.commands_owed(), self.plane.keys.faults()]
-        return [item.decode() for item in await self._run("owed_tell", names, [MAX_REPORTS, *late])]
+        return list(map(text_of, await self._run("owed_tell", names, [MAX_REPORTS, *late])))
 
     async def outcomes(self, addresses: Sequence[Address]) -> list[PointOutcome | None]:
         """How the last command to each of these points ended; None: there was none, or it cannot be read."""
@@ -331,7 +329,7 @@ class CommandStore:
             rows = await self.plane.redis.hgetall(self.plane.keys.channel_outcomes(channel))
         found = {}
         for name, row in rows.items():
-            kind, _, point = name.decode(errors="replace").partition(":")
+            kind, _, point = text_of(name).partition(":")
             outcome = _outcome(row)
             if outcome is not None and outcome.unsure and kind in ("c", "a") and point.isdigit():
                 found[Address.point(channel, kind, point)] = outcome
@@ -387,7 +385,7 @@ def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:
     match reply[0]:
         case -1:
             return Conflict(
-                f"idempotency key {key!r} belongs to command {reply[1].decode()!r} with another request",
+                f"idempotency key {key!r} belongs to command {text_of(reply[1])!r} with another request",
                 code="idempotency_mismatch",
                 hint="use a new key for a new request",
             )
@@ -400,7 +398,7 @@ def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:
             )
         case -3:
             return Conflict(
-                f"{address} is selected by {reply[1].decode()!r}",
+                f"{address} is selected by {text_of(reply[1])!r}",
                 code="selected_by_other",
                 hint="wait until the selection ends, or ask its owner to cancel it",
             )
@@ -412,7 +410,7 @@ def _refusal(reply: Sequence[Any], key: str, address: str) -> Exception:
             )
         case _:
             return Conflict(
-                f"{address} is selected for the value {reply[1].decode()}",
+                f"{address} is selected for the value {text_of(reply[1])}",
                 code="selected_other_value",
                 hint="operate with the selected value, or select again",
             )

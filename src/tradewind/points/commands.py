@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 import structlog
@@ -39,6 +40,7 @@ from tradewind.points.owed import Owed
 from tradewind.points.plane import PointPlane
 from tradewind.points.spec import ChannelSpec, PointSpec, Quality
 from tradewind.redis.connection import translated
+from tradewind.redis.fences import do_all
 
 log = structlog.get_logger(__name__)
 #: Finds the control of a model; None: the model has no such control. Models live in another room.
@@ -227,12 +229,24 @@ class Commands:
 
 async def sweep(board: Board, store: CommandStore) -> list[str]:
     """What `Commands.sweep` does; every comsrv does it, too, so that commands end without a scheduler."""
-    ended = await store.sweep()
-    for command_id in ended:
-        log.warning("command_timed_out", command=command_id)
-    for address in await store.tell_owed():
-        log.error("output_owed", address=address)
-    await apply_effects(board, store, await store.effects())
+    ended: list[str] = []
+
+    async def end() -> None:
+        ended.extend(await store.sweep())
+        for command_id in ended:
+            log.warning("command_timed_out", command=command_id)
+
+    async def tell() -> None:
+        for address in await store.tell_owed():
+            log.error("output_owed", address=address)
+
+    async def show() -> None:
+        by_channel: dict[str, list[Effect]] = {}
+        for effect in await store.effects():
+            by_channel.setdefault(effect.address.entity, []).append(effect)
+        await do_all(*(partial(apply_effects, board, store, some) for some in by_channel.values()))
+
+    await do_all(end, tell, show)
     return ended
 
 

@@ -7,14 +7,14 @@ write to the board, so nobody has to hold anything: a substitution outlives ever
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import structlog
 
-from tradewind.errors import Invalid, Overloaded, Problem
+from tradewind.errors import Invalid, Overloaded, Problem, TradewindError, Unavailable
 from tradewind.ids import short_random
-from tradewind.points.address import Address
+from tradewind.points.address import Address, is_number
 from tradewind.points.board import Board
 from tradewind.points.channel_store import ChannelStore
 from tradewind.points.command_check import find_point
@@ -23,7 +23,9 @@ from tradewind.points.spec import ChannelSpec, Kind
 from tradewind.points.substitution import Released, Substitution, read_substitution
 from tradewind.points.values import format_value
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
 from tradewind.redis.scripts import Arg
+from tradewind.redis.text import text_of
 
 log = structlog.get_logger(__name__)
 #: Points of one channel that may be substituted at a time.
@@ -52,6 +54,7 @@ class Substitutions:
         self._channels = channels
         self._future_ms = round(self._plane.settings.future_s * 1000)
         self._known: dict[str, tuple[str, ChannelSpec | None]] = {}
+        self._told: set[str] = set()
 
     async def substitute(self, request: SubstituteRequest) -> Substitution:
         """Show this value instead of the device's. Raises Invalid with all problems, or Overloaded."""
@@ -96,25 +99,42 @@ class Substitutions:
         return sorted(found, key=lambda item: [(len(part), part) for part in item.address.split(":")])
 
     async def sweep(self) -> list[str]:
-        """End what is over, and what stands at points that nobody declares any more; several sweepers do no harm. The
-        addresses that were released."""
+        """End what is over, and what stands at points that nobody declares any more; several sweepers do no harm. One
+        that cannot be ended holds up no other. The addresses that were released."""
         now, ended = await self._now_ms(), []
         found = await self._all(None)
         specs = await self._specs({item.address.split(":", 2)[1] for item in found})
         for item in found:
-            address = Address.parse(item.address)
-            if isinstance(item, Released):
-                if item.released_ms + RELEASED_MS < now:
-                    await self._release(address, str(item.released_ms))
-                continue
-            is_over = item.until_ms <= now
-            if (is_over or find_point(specs[address.entity], address) is None) and await self._release(
-                address, str(item.since_ms)
-            ):
-                why = "its time is over" if is_over else "the point is not declared any more"
-                log.warning("point_released", address=item.address, who="", reason=why)
-                ended.append(item.address)
+            try:
+                if await self._end(item, now, specs):
+                    ended.append(item.address)
+                self._told.discard(item.address)
+            except Unavailable:
+                raise
+            except TradewindError as error:  # of this one: another program has written to one of its keys
+                self._trouble(item.address, error)
         return ended
+
+    async def _end(self, item: Substitution | Released, now: int, specs: Mapping[str, ChannelSpec | None]) -> bool:
+        """Whether it stood, and ends now."""
+        address = Address.parse(item.address)
+        if isinstance(item, Released):
+            if item.released_ms + RELEASED_MS < now:
+                await self._release(address, str(item.released_ms))
+            return False
+        is_over = item.until_ms <= now
+        if not is_over and find_point(specs[address.entity], address) is not None:
+            return False
+        is_ended = await self._release(address, str(item.since_ms))
+        if is_ended:
+            why = "its time is over" if is_over else "the point is not declared any more"
+            log.warning("point_released", address=item.address, who="", reason=why)
+        return is_ended
+
+    def _trouble(self, what: str, error: TradewindError) -> None:
+        if what not in self._told:  # once, not each second
+            log.error("substitution_unreadable", what=what, error=error.message)
+        self._told.add(what)
 
     async def _release(self, address: Address, since: str) -> bool:
         """`since`: only that one."""
@@ -170,15 +190,18 @@ class Substitutions:
     async def _all(self, channels: Sequence[str] | None) -> list[Substitution | Released]:
         keys = self._plane.keys
         listed = (await self._plane.home.ask([("SMEMBERS", keys.channels_substituted())]))[0]
-        names = sorted(name.decode() for name in listed)
-        names = [name for name in names if name.isdecimal() and (channels is None or name in channels)]
+        names = sorted(map(text_of, listed))
+        names = [name for name in names if is_number(name) and (channels is None or name in channels)]
         found: list[Substitution | Released] = []
         for place, some in self._places(names):
-            replies = await place.ask([("HGETALL", keys.point_substitutions(name)) for name in some])
+            replies = await place.ask_each([("HGETALL", keys.point_substitutions(name)) for name in some])
             for name, stored in zip(some, replies, strict=True):
+                if isinstance(stored, WrongType):  # the board has no use for it either
+                    self._trouble(name, stored)
+                    continue
                 for field, text in stored.items():
                     try:
-                        address = Address.parse(f"comsrv:{name}:{field.decode(errors='replace')}")
+                        address = Address.parse(f"comsrv:{name}:{text_of(field)}")
                     except Invalid:  # a foreign program has left something
                         continue
                     item = read_substitution(str(address), text)
