@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from tests.cli import apply_process
-from tests.cli.conftest import Cli, StationProcess, station_process
+from tests.cli.conftest import Canned, Cli, StationProcess, station_process
 from tests.servers import wait_for
 from tests.soak import SOAK
 from tradewind.redis.embedded import socket_of
@@ -236,6 +236,15 @@ def test_the_next_apply_takes_an_interrupted_one_over_and_can_be_rolled_back_to_
     assert ran.code == 0 and "takes its place" in ran.err, ran.err
     assert cli("apply", "--resume").code == 4, "it is over"
     assert cli("apply", "-f", str(third), "--prune", "--json").json["changed"] is False
+
+
+def test_a_release_with_a_step_missing_is_not_finished(cli: Cli, canned: Canned) -> None:
+    release = {"id": "r1", "state": "open", "is_ready": True, "total": 3, "done": 1}
+    canned.answer("GET /api/v1/release", 200, release)
+    canned.answer("GET /api/v1/release/r1/steps", 200, {"steps": []})
+    ran = cli("apply", "--resume")
+    assert ran.code == 5 and "step 1 of 3 is missing" in ran.err, ran.err
+    assert [call for call, _ in canned.asked if not call.startswith("GET")] == [], "nothing was changed, nothing ended"
 
 
 def test_resume_and_rollback_stand_alone(cli: Cli, station: StationProcess, tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tradewind.api.body import check_query, read_object
-from tradewind.api.routing import Endpoint, Parameter, json_response
+from tradewind.api.routing import Endpoint, Parameter, json_response, long_response
 from tradewind.clock import iso
 from tradewind.errors import Invalid, Problem
 from tradewind.recovery.kind_names import RELEASED
 
 #: Channels may be that long, too.
 MAX_BODY_BYTES = 64_000_000
-ROLLBACK_S = 300.0
+BEGIN_S, ROLLBACK_S = 60.0, 300.0
 
 
 class Release(Protocol):
@@ -62,10 +62,7 @@ class ReleaseRoutes:
         changes, note, problems = body.get("changes", {}), body.get("note", ""), []
         if not isinstance(note, str):
             problems.append(Problem("not_a_text", "note", "say in a few words what is applied"))
-        if not isinstance(changes, dict) or not all(
-            kind in RELEASED and isinstance(ids, list) and all(isinstance(name, str) for name in ids)
-            for kind, ids in changes.items()
-        ):
+        if not isinstance(changes, dict) or not all(isinstance(names, list) for names in changes.values()):
             problems.append(Problem("bad_changes", "changes", f"lists of ids by kind: {', '.join(RELEASED)}"))
         if problems:
             raise Invalid("the release is not valid", code="bad_release", hint="see problems", problems=problems)
@@ -92,7 +89,8 @@ class ReleaseRoutes:
         if not text.isdecimal() or len(text) > 9:
             problem = Problem("not_a_number", "from", "a whole number from 0 on")
             raise Invalid("from is not valid", hint=problem.hint, problems=[problem])
-        return json_response({"steps": await self._recovery.releases.steps(request.path_params["id"], int(text))})
+        found = await self._recovery.releases.steps(request.path_params["id"], int(text))
+        return await long_response(lambda: {"steps": found})
 
     async def done(self, request: Request) -> Response:
         body = await read_object(request, self._max_body_bytes, frozenset({"done"}))
@@ -113,6 +111,7 @@ class ReleaseRoutes:
         every, one, tag = "/api/v1/release", "/api/v1/release/{id}", "station"
         moved = {404: ("No release is open", "Error"), 409: ("Another one has taken over", "Error")}
         bad = {422: ("Not valid", "Error")}
+        busy = {409: ("A rollback is under way, or what is there cannot be read", "Error")}
         start = Parameter("from", "The first step", {"type": "integer", "minimum": 0, "maximum": 999_999_999})
         return [
             Endpoint(
@@ -121,13 +120,13 @@ class ReleaseRoutes:
             ),
             Endpoint(
                 "POST", every, self.begin, "Begin a release: note what is there",
-                {201: ("It", "Release"), **bad}, tag, body="ReleaseRequest",
-                about="One that was interrupted is taken over: what was before it stays noted.",
+                {201: ("It", "Release"), **busy, **bad}, tag, body="ReleaseRequest", limit_s=BEGIN_S,
+                about="One that was interrupted is taken over: what was before it stays noted. At most 100,000 ids.",
             ),
             Endpoint("DELETE", one, self.finish, "End a release", {204: ("Its journal is gone", None), **moved}, tag),
             Endpoint(
                 "POST", f"{one}/steps", self.add, "Note what will be done", {204: ("Noted", None), **moved, **bad}, tag,
-                body="ReleaseSteps",
+                "At most 1000 steps at once, and 100,000 in all.", body="ReleaseSteps",
             ),
             Endpoint(
                 "GET", f"{one}/steps", self.steps, "Read what was to be done",
@@ -140,7 +139,7 @@ class ReleaseRoutes:
             Endpoint(
                 "POST", f"{one}/rollback", self.roll_back, "Bring back what was before the release",
                 {200: ("What was done; with `failed` the journal stays", "RolledBack"), **moved}, tag,
-                limit_s=ROLLBACK_S,
+                "The release gets another id: whoever carries it out is refused from then on.", limit_s=ROLLBACK_S,
             ),
         ]  # fmt: skip
 

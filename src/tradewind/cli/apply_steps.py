@@ -107,6 +107,10 @@ def resume(station: Http, release: Mapping[str, Any]) -> int:
         if not page:
             break
         steps += page
+    if start + len(steps) != release["total"]:
+        missing = f"step {start + len(steps)} of {release['total']} is missing in the journal"
+        hint = "apply the folder again, or `tradewind apply --rollback`"
+        raise Conflict(f"the release cannot be finished: {missing}", code="release_unknown", hint=hint)
     run_steps(station, release_id, steps, start)
     return len(steps)
 

@@ -142,16 +142,15 @@ async def _release(plane: Plane) -> list[Check]:
     """An `apply` that was interrupted leaves kinds at different versions."""
     with translated(plane.link):
         names = ("note", "state", "beat_ms", "done", "total")
-        note, state, beat_ms, done, total = await plane.redis.hmget(plane.keys.release(), names)
+        note, state, *numbers = await plane.redis.hmget(plane.keys.release(), names)
     if state is None or state == b"preparing":
         return []
-    since_s = time.time() - int(beat_ms or 0) / 1000
+    beat_ms, done, total = (int(text) if text and len(text) < 16 and text.isdigit() else 0 for text in numbers)
+    since_s = time.time() - beat_ms / 1000
     if since_s < RELEASE_S:
-        return [Check("release", "ok", f"an apply is under way: {int(done or 0)} of {int(total or 0)} steps")]
-    found = (
-        f"an apply ({(note or b'').decode(errors='replace')}) stopped {since_s:.0f} s ago after {int(done or 0)} steps"
-    )
-    return [Check("release", "warn", f"{found} of {int(total or 0)}", "`tradewind apply --resume`, or `--rollback`")]
+        return [Check("release", "ok", f"an apply is under way: {done} of {total} steps")]
+    found = f"an apply ({(note or b'').decode(errors='replace')}) stopped {since_s:.0f} s ago after {done} steps"
+    return [Check("release", "warn", f"{found} of {total}", "`tradewind apply --resume`, or `--rollback`")]
 
 
 async def _server(plane: Plane) -> list[Check]:

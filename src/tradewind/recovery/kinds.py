@@ -7,12 +7,14 @@ stranger's write may leave it where it is: everything is compared from time to t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
+from redis.exceptions import ResponseError
 
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType, is_wrong_type
 from tradewind.tasks.plane import Plane
 
 #: Commands in one round trip.
@@ -115,6 +117,29 @@ class Definitions:
             Kind("flows", self._no_text, ids=self._flow_ids, digests=self._flow_digests, some=self._flows),
         )
 
+    async def standing(self, kind: str, names: Sequence[str]) -> dict[str, str]:
+        """Those of these names that are there, as they are read now; a kind of RELEASED. What cannot be read is never
+        taken for absent: raises Unavailable, and WrongType for what somebody has put in its place."""
+        keys = self._plane.keys
+        hashes = {"channels": keys.channels(), "templates": keys.model_templates(), "models": keys.models()}
+        if kind in hashes:
+            texts = await self._ask("hmget", hashes[kind], list(names)) if names else []
+            return {name: _text(text) for name, text in zip(names, texts, strict=True) if text}
+        if kind in ("notifications", "history"):
+            one = self._one(keys.notify_policy() if kind == "notifications" else keys.history_policy())
+            return {name: body for name, body in (await one()).items() if name in names}
+        if not names:
+            return {}
+        if kind == "flows":
+            scores = await self._ask("zmscore", keys.flows(), list(names))
+            known = [name for name, score in zip(names, scores, strict=True) if score is not None]
+            return await self._flows(known, is_strict=True)
+        index, key = (keys.rules(), keys.rule) if kind == "rules" else (keys.rule_groups(), keys.rule_group)
+        flags = await self._ask("smismember", index, list(names))
+        known = [name for name, is_member in zip(names, flags, strict=True) if is_member]
+        texts = await self._many((("get", key(name)) for name in known), is_strict=True)
+        return {name: _text(text) for name, text in zip(known, texts, strict=True) if text}
+
     async def station_id(self) -> str:
         return _text(await self._ask("get", self._plane.keys.station_id()))
 
@@ -155,17 +180,25 @@ class Definitions:
 
         return read
 
-    async def _many(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """One that fails (a wrong type, by somebody's hand) hides no other: its reply is None."""
+    async def _many(self, commands: Iterable[tuple[Any, ...]], *, is_strict: bool = False) -> list[Any]:
+        """A value of a wrong type, by somebody's hand, hides no other: its reply is None, or WrongType is raised where
+        that matters (`is_strict`). Any other error is raised: what could not be read is not gone."""
         replies: list[Any] = []
         waiting = list(commands)
         for start in range(0, len(waiting), BATCH):
+            some = waiting[start : start + BATCH]
             pipe = self._plane.redis.pipeline(transaction=False)
-            for name, *args in waiting[start : start + BATCH]:
+            for name, *args in some:
                 getattr(pipe, name)(*args)
             with translated(self._plane.link):
-                replies += await pipe.execute(raise_on_error=False)
-        return [None if isinstance(reply, Exception) else reply for reply in replies]
+                found = await pipe.execute(raise_on_error=False)
+                for (_, key, *_rest), reply in zip(some, found, strict=True):
+                    if is_strict and is_wrong_type(reply):
+                        raise WrongType([key])
+                    if isinstance(reply, Exception) and not is_wrong_type(reply):
+                        raise reply
+            replies += [None if isinstance(reply, Exception) else reply for reply in found]
+        return replies
 
     async def _channel_versions(self) -> dict[str, str]:
         """They are digests already; a definition may be megabytes."""
@@ -192,12 +225,13 @@ class Definitions:
                 found[name] = digest_of(f"{version} {updated} {status} {cycles_used(_number(last))}")
         return found
 
-    async def _flows(self, ids: Collection[str]) -> dict[str, str]:
+    async def _flows(self, ids: Collection[str], *, is_strict: bool = False) -> dict[str, str]:
         fields = ("config", "status", "last_cycle", "created_at", "once")
-        rows = await self._many(("hmget", self._plane.keys.flow(name), fields) for name in ids)
+        commands = (("hmget", self._plane.keys.flow(name), fields) for name in ids)
+        rows = await self._many(commands, is_strict=is_strict)
         found = {}
         for name, row in zip(ids, rows, strict=True):
-            if row is not None and row[0] is not None:
+            if row is not None and row[0] and row[1] != b"deleting":
                 config, status, last, created, once = map(_text, row)
                 flow = {"config": config, "status": status, "cycles": cycles_used(_number(last))}
                 flow |= {"created_at": created, "once": once == "1"}
@@ -206,8 +240,12 @@ class Definitions:
 
     async def _journal_end(self) -> object:
         """Moves with every transition of an alarm; counts of one that is raised again and again do not move it."""
-        with translated(self._plane.link):
+        try:
             [info] = await self._many([("xinfo_stream", self._plane.keys.alarm_journal())])
+        except ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return None
         return info.get("last-generated-id") if isinstance(info, dict) else None
 
     async def _open_alarms(self) -> list[str]:

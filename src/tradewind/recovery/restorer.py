@@ -24,6 +24,7 @@ from tradewind.points.channel_store import NEW, ChannelStore, channel_document, 
 from tradewind.points.spec import ChannelSpec
 from tradewind.recovery.kind_names import KINDS
 from tradewind.recovery.kinds import POLICY, Definitions
+from tradewind.redis.faults import reading
 from tradewind.rules.store import RuleStore
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.periodic import Schedule, ScheduleStore
@@ -139,8 +140,11 @@ class Restorer:
         """Texts as they were copied. Adds to `result`; raises Unavailable."""
         documents: dict[str, Any] = {}
         for name, body in bodies.items():
+            if kind in ("limits", "paused"):
+                documents[name] = body
+                continue
             try:
-                documents[name] = codec.decode(body) if kind not in ("limits", "paused") else body
+                documents[name] = _object(codec.decode(body), name)
             except Invalid as error:
                 result.failed.append(Failed(name, error.message))
         if kind == "alarms":
@@ -217,7 +221,9 @@ class Restorer:
 
     async def _put_limit(self, name: str, text: str, _replace: bool) -> bool:
         limit, _, window_ms = text.partition(":")
-        await self._rooms.control.set_rate_limit(name, int(limit), int(window_ms) // 1000)
+        with reading(f"the copy of {name}"):
+            count, window_s = int(limit), int(window_ms) // 1000
+        await self._rooms.control.set_rate_limit(name, count, window_s)
         return True
 
     async def _put_paused(self, name: str, _text: str, _replace: bool) -> bool:
@@ -251,18 +257,20 @@ class Restorer:
 
     async def _put_flow(self, name: str, document: Any, replace: bool) -> bool:
         flows = self._rooms.flows
+        with reading(f"the copy of {name}"):
+            config, cycles, status = codec.decode(document["config"]), int(document["cycles"]), str(document["status"])
+            created = str(document["created_at"])
         try:
-            await flows.register(codec.decode(document["config"]), name, is_new=not replace)
+            await flows.register(config, name, is_new=not replace)
         except Conflict as error:
             if error.code == "flow_exists":
                 return False
             raise
         recorded = (await self._table.last_cycles([name])).get(name, -1) if self._table is not None else -1
-        used, status = max(recorded, int(document["cycles"])), str(document["status"])
+        used = max(recorded, cycles)
         if status == "draining" or (status == "running" and document.get("once") and used >= 0):
             status = "stopped"  # its cycle is lost; what ran once is not run again by a restore
         kept = status if status in ("paused", "stopped", "completed", "failed", "expired") else ""
-        created = str(document["created_at"])
         is_fresh = await flows.store.restore(name, last_cycle=used, status=kept, created_at=created)
         if is_fresh and status == "running":
             await flows.start(name)
@@ -285,6 +293,12 @@ class Restorer:
                 result.kept += 1
             else:
                 result.failed.append(Failed(str(record.get("id")), "the copy is no whole record of an open alarm"))
+
+
+def _object(document: Any, name: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise Invalid(f"the copy of {name} is no object", code="bad_copy")
+    return document
 
 
 def _convert(document: Any, kind: type[Any], name: str) -> Any:
