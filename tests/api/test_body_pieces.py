@@ -15,6 +15,7 @@ DOCUMENTS: list[Any] = [
     [{"id": i, "name": "a,b"} for i in range(50)],
     ["x" * 200, 1, [], {}, [[["y" * 200]]]],
     {"long " * 30: 1, "": {"": [1.5, True, False]}},
+    {"digits": [7] * 300},
 ]
 
 

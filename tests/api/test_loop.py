@@ -126,12 +126,26 @@ REQUESTS: dict[str, tuple[str, str, Body]] = {
     "regex": ("POST", "/rules/validate", lambda: _json(
         [{**_rule(i), "conditions": [{"source": WORD, "operator": "regex", "value": f"(a{{1,90}}){{1,{i}}}"}]}
          for i in range(900)])),
+    "too-many-steps": ("POST", "/release/x/steps", lambda: _json({"from": 0, "steps": [1] * 1_000_000})),
+    "too-many-names": ("POST", "/release", lambda: _json({"changes": {"rules": ["r"] * 500_000}})),
+    "names": ("POST", "/release", lambda: _json({"changes": {"rules": [f"r{i}" for i in range(100_000)]}})),
+    "too-many-removed": ("PUT", "/channels", lambda: _json({"remove": [1] * 1_000_000})),
+    "channels-removed": ("PUT", "/channels", lambda: _json({"remove": list(range(100_000))})),
+    "models-removed": ("PUT", "/models", lambda: _json({"remove": ["x"] * 500_000})),
+    "rules-removed": ("PUT", "/rules", lambda: _json({"remove": ["x"] * 500_000})),
+    "masks": ("POST", "/channels/validate", lambda: _json(
+        {**_channel(1), "parameters": {"host": "192.0.2.1", "more": ["***"] * 200_000}})),
+    "too-many-alarms": ("POST", "/alarms/acknowledge", lambda: _json({"ids": ["x"] * 450_000})),
+    "too-many-kinds": ("POST", "/station/restore", lambda: _json({"dry_run": True, "kinds": ["rules"] * 200_000})),
+    "too-many-tasks": ("POST", "/tasks/batch", lambda: _json({"tasks": [{"type": f"t{i}"} for i in range(90_000)]})),
     "query": ("GET", "/points?" + "&".join(f"address=comsrv:1:m:{i}" for i in range(1_000)), lambda: (b"", "")),
+    "kinds": ("GET", "/points?channel=7&kind=" + ",".join("msca" * 2_000), lambda: (b"", "")),
     "models-listed": ("GET", "/models?config=true", lambda: (b"", "")),
     "rules-listed": ("GET", "/rules?limit=1000", lambda: (b"", "")),
     "points-listed": ("GET", "/points?channel=7", lambda: (b"", "")),
     "channel-points": ("GET", "/channels/1", lambda: (b"", "")),
     "metrics": ("GET", "/../../metrics", lambda: (b"", "")),
+    "channel-removed": ("DELETE", "/channels/1", lambda: (b"", "")),
     "openapi": ("GET", "/../../openapi.json", lambda: (b"", "")),
 }  # fmt: skip
 

@@ -114,10 +114,10 @@ async def read_wish(request: Request, action: Action, max_bytes: int, *, is_bulk
     if version is not None and (type(version) is not int or version < 0):
         problems.append(Problem("bad_version", "version", "give the version that the alarm must have"))
     ids = body.get("ids", [])
-    if is_bulk and (not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids)):
-        problems.append(Problem("missing_field" if "ids" not in body else "bad_ids", "ids", "give a list of ids"))
-    elif len(ids) > MAX_IDS:
+    if is_bulk and isinstance(ids, list) and len(ids) > MAX_IDS:
         problems.append(Problem("too_many", "ids", f"at most {MAX_IDS} at once"))
+    elif is_bulk and (not isinstance(ids, list) or not ids or not all(isinstance(each, str) for each in ids)):
+        problems.append(Problem("missing_field" if "ids" not in body else "bad_ids", "ids", "give a list of ids"))
     duration_s, until_ms = _duration(body, problems) if action is Action.SHELVE else (0.0, None)
     if problems:
         few = "; ".join(f"{problem.path}: {problem.hint}" for problem in problems[:3])

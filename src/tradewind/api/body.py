@@ -21,6 +21,8 @@ from tradewind.problems import Problems, unknown_words
 MAX_DEPTH = 100
 #: Longer bodies are read in a thread, beside other requests.
 LONG = 50_000
+#: Things that one request puts, and names that it removes.
+MOST_ITEMS = 100_000
 #: Bytes that are decoded with one call.
 PIECE = 1_000_000
 #: What a JSON number may be so that Redis, both SQL databases and other languages keep it.
@@ -141,7 +143,7 @@ def pieces_of(parts: list[msgspec.Raw]) -> Iterator[bytes]:
     group: list[msgspec.Raw] = []
     size = 0
     for part in parts:
-        length = len(memoryview(part))
+        length = len(memoryview(part)) + 1  # with its comma
         if group and size + length > PIECE:
             yield _list(group)
             group, size = [], 0
@@ -259,6 +261,15 @@ def check_object(value: Any, known: frozenset[str]) -> dict[str, Any]:
     if problems:
         raise Invalid("the body has unknown fields", code="unknown_field", hint="see problems", problems=problems)
     return value
+
+
+def too_many(given: Mapping[str, Any], most: int = MOST_ITEMS) -> list[Problem]:
+    """Lists that are longer than anybody needs: to be refused before anybody goes through them."""
+    return [
+        Problem("too_many", name, f"{len(each)} are too many: at most {most} at once")
+        for name, each in given.items()
+        if isinstance(each, list) and len(each) > most
+    ]
 
 
 def check_query(request: Request, known: frozenset[str], repeated: frozenset[str] = frozenset()) -> None:

@@ -38,13 +38,14 @@ class ChannelReader:
     async def _filled(self, documents: Sequence[Any]) -> list[tuple[Any, list[Problem]]]:
         """Each with its secrets, and what is wrong with its masks."""
         found: list[tuple[Any, list[Problem]]] = []
-        for document in documents:
-            if not has_mask(document):
+        masked = await offload(lambda: [has_mask(document) for document in documents])
+        for document, is_masked in zip(documents, masked, strict=True):
+            if not is_masked:
                 found.append((document, []))
                 continue
             name = str(document.get("id"))
             stored = (await self._channels.get_many([name]))[0] if is_number(name) else None
-            found.append(restored(document, None if stored is None else channel_document(stored)))
+            found.append(await offload(_restored, document, stored))
         return found
 
     def _check(self, document: Any, more: Sequence[Problem]) -> ChannelSpec:
@@ -67,3 +68,7 @@ class ChannelReader:
                 problems.append(Problem("duplicate_id", f"channels[{at}].id", f"{channel.id} stands twice"))
             channels[channel.id] = channel
         return list(channels.values()), problems
+
+
+def _restored(document: Any, stored: ChannelSpec | None) -> tuple[dict[str, Any], list[Problem]]:
+    return restored(document, None if stored is None else channel_document(stored))

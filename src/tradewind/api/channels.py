@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tradewind.api.body import check_object, check_query, query_limit
+from tradewind.api.body import check_object, check_query, query_limit, too_many
 from tradewind.api.channel_book import STATES, ChannelBook, ChannelGlance, channel_view
 from tradewind.api.channel_read import ChannelReader
 from tradewind.api.channel_users import ChannelUsers
@@ -20,12 +20,14 @@ from tradewind.api.point_room import PointServices, point_views
 from tradewind.api.routing import LIMIT_S, Endpoint, Parameter, json_response, long_response
 from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import short_random
+from tradewind.offload import offload
 from tradewind.points.address import is_number
 from tradewind.points.channel_status import end_faults, request_reload
 from tradewind.points.channel_store import NEW, channel_document, version_of
 from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.secrets import masked
 from tradewind.points.spec import ChannelSpec
+from tradewind.problems import Problems
 
 TAG = "channels"
 MAX_LIMIT = 1000
@@ -131,10 +133,10 @@ class ChannelRoutes:
         """The values go last: a process that still polls would write new ones."""
         check_query(request, frozenset({"version"}))
         name = path_channel(request)
-        removed = await self._room.channels.remove([name], expected=request.query_params.get("version", ""))
-        if not removed and name not in await self._book.ids():
+        if name not in await self._book.ids():
             raise _missing(name)
-        warnings = await self._users.warnings([name])
+        warnings = await self._users.warnings([name])  # before anything is gone: this may take long, and fail
+        await self._room.channels.remove([name], expected=request.query_params.get("version", ""))
         await self._forget([name])
         return json_response({"removed": name, "warnings": warnings}) if warnings else Response(status_code=204)
 
@@ -203,24 +205,21 @@ class ChannelRoutes:
         """What is to be put and what removed. Raises Invalid."""
         given = check_object(document if isinstance(document, dict) else {"channels": document}, MANY)
         documents, removed = given.get("channels", []), given.get("remove", [])
-        known = await self._book.ids() if removed else ()
-        problems = [
+        problems = Problems(
             Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list
-        ]
+        )
         if not problems and not documents and not removed:
             problems.append(Problem("nothing_asked", "channels", "give channels, or numbers of channels to remove"))
         if not problems:
-            put = {str(each.get("id")) for each in documents if isinstance(each, dict)}
-            for at, name in enumerate(map(str, removed)):
-                if name not in known:
-                    problems.append(Problem("unknown_channel", f"remove[{at}]", f"there is no channel {name[:32]}"))
-                elif name in put:
-                    problems.append(Problem("given_twice", f"remove[{at}]", f"{name} is among the channels, too"))
+            problems += too_many(given)
+        names: list[str] = []
+        if removed and not problems:
+            names, problems = await offload(_removed, removed, documents, frozenset(await self._book.ids()))
         if problems:
             raise Invalid(
                 f"nothing was changed: {problems[0].hint}", code="bad_channel", hint=problems[0].hint, problems=problems
             )
-        return await self._reader.read_all(documents), list(dict.fromkeys(map(str, removed)))
+        return await self._reader.read_all(documents), names
 
     async def _shown(self, channel: ChannelSpec, status: int = 200) -> Response:
         figures = (await self._book.statuses([channel.id]))[channel.id]
@@ -294,6 +293,18 @@ class ChannelRoutes:
 
 def _is_many(document: Any) -> bool:
     return isinstance(document, list) or (isinstance(document, dict) and not document.keys().isdisjoint(MANY))
+
+
+def _removed(given: list[Any], documents: list[Any], known: frozenset[str]) -> tuple[list[str], Problems]:
+    """The channels to remove, each once, and what is wrong with them. Takes long: not on the loop."""
+    put = {str(each.get("id")) for each in documents if isinstance(each, dict)}
+    problems = Problems()
+    for at, name in enumerate(map(str, given)):
+        if name not in known:
+            problems.append(Problem("unknown_channel", f"remove[{at}]", f"there is no channel {name[:32]}"))
+        elif name in put:
+            problems.append(Problem("given_twice", f"remove[{at}]", f"{name} is among the channels, too"))
+    return list(dict.fromkeys(map(str, given))), problems
 
 
 def _place(address: str) -> tuple[int, int, str]:

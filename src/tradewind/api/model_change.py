@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tradewind.api.body import check_object
+from tradewind.api.body import check_object, too_many
 from tradewind.errors import Invalid, Problem
 from tradewind.models.definitions import Definitions
 from tradewind.models.document import read_model
+from tradewind.problems import Problems
 
 FIELDS = frozenset({"models", "templates", "remove", "remove_templates"})
 
@@ -27,7 +28,10 @@ def is_change(document: Any) -> bool:
 def read_change(document: Any, now: Definitions) -> ModelChange:
     """A list is a list of models. Raises Invalid; whether the definitions are good is not looked at here."""
     given = check_object(document if isinstance(document, dict) else {"models": document}, FIELDS)
-    problems = [Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list]
+    problems = Problems(
+        Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list
+    )
+    problems += too_many(given)
     if not problems and not any(given.values()):
         problems.append(Problem("nothing_asked", "models", "give models or templates, or names of some to remove"))
     if not problems:
@@ -39,9 +43,9 @@ def read_change(document: Any, now: Definitions) -> ModelChange:
     return ModelChange(*(list(given.get(name, [])) for name in ("models", "templates", "remove", "remove_templates")))
 
 
-def _of_removed(noun: str, where: str, given: dict[str, Any], known: dict[str, Any], put: list[Any]) -> list[Problem]:
+def _of_removed(noun: str, where: str, given: dict[str, Any], known: dict[str, Any], put: list[Any]) -> Problems:
     names = {name for name in (_name(noun, document) for document in put) if isinstance(name, str)}
-    problems = []
+    problems = Problems()
     for at, name in enumerate(given.get(where, [])):
         if not isinstance(name, str) or name not in known:
             problems.append(Problem(f"unknown_{noun}", f"{where}[{at}]", f"there is no {noun} {str(name)[:64]!r}"))

@@ -40,13 +40,13 @@ def path_channel(request: Request) -> str:
 
 def query_kinds(request: Request) -> tuple[tuple[str, ...], list[Problem]]:
     """The kinds asked for, all when none is; may repeat, or be separated by commas."""
-    given = _each(request, "kind")
+    given = _once(_each(request, "kind"))
     problems = [
         Problem("unknown_kind", f"kind[{at}]", f"{word[:32]!r} is none of {', '.join(KINDS)}")
         for at, word in enumerate(given)
         if word not in KINDS
     ]
-    return tuple(given) or KINDS, problems
+    return given or KINDS, problems
 
 
 def refuse_query(problems: Sequence[Problem]) -> None:

@@ -74,7 +74,8 @@ def _checked(body: dict[str, Any]) -> list[str]:
         if not isinstance(body.get(name, False), bool):
             problems.append(Problem("not_a_flag", name, "true or false"))
     kinds = body.get("kinds", list(KINDS))
-    if not isinstance(kinds, list) or not kinds or not all(isinstance(kind, str) and kind in KINDS for kind in kinds):
+    is_short = isinstance(kinds, list) and 0 < len(kinds) <= len(KINDS)
+    if not is_short or not all(isinstance(kind, str) and kind in KINDS for kind in kinds):
         problems.append(Problem("unknown_kind", "kinds", f"a list of {', '.join(KINDS)}"))
     if problems:
         raise Invalid("the restore is not valid", code="bad_restore", hint="see problems", problems=problems)

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from starlette.requests import Request
 
-from tradewind.api.body import check_object
+from tradewind.api.body import check_object, too_many
 from tradewind.api.rule_room import SHOWN
 from tradewind.clock import now_ms
 from tradewind.errors import Invalid, Problem
 from tradewind.history.times import time_ms
+from tradewind.problems import Problems
 
 FIELDS = frozenset({"rules", "groups", "remove"})
 
@@ -50,7 +51,10 @@ def read_change(document: Any, known: Collection[str]) -> RuleChange:
     """A list is a list of rules. `known`: ids of all rules. Raises Invalid; whether the definitions are good is not
     looked at here."""
     given = check_object(document if isinstance(document, dict) else {"rules": document}, FIELDS)
-    problems = [Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list]
+    problems = Problems(
+        Problem("not_a_list", name, "give a list") for name, each in given.items() if type(each) is not list
+    )
+    problems += too_many(given)
     if not problems and not any(given.values()):
         problems.append(Problem("nothing_asked", "rules", "give rules or groups, or ids of rules to remove"))
     if not problems:

@@ -16,7 +16,7 @@ from tradewind.errors import Conflict, Invalid, Problem
 from tradewind.ids import is_id, is_task_id
 from tradewind.offload import offload
 from tradewind.settings import Settings
-from tradewind.tasks.check import check_tasks
+from tradewind.tasks.check import MAX_BATCH, check_tasks
 from tradewind.tasks.control import TaskControl
 from tradewind.tasks.listing import MAX_LIMIT, Filter, Page, TaskListing
 from tradewind.tasks.record import Status, parse_status
@@ -65,6 +65,9 @@ class TaskRoutes:
         if not isinstance(raws, list):
             problem = Problem("not_a_list", "tasks", 'give {"tasks": [...]}')
             raise Invalid("the batch is not valid", code=problem.code, hint=problem.hint, problems=[problem])
+        if len(raws) > MAX_BATCH:  # before anybody goes through them
+            message, hint = f"{len(raws)} tasks in one batch", f"send at most {MAX_BATCH} at once"
+            raise Invalid(message, code="batch_too_large", hint=hint)
         accepted = await self._accept(raws, single=False)
         return json_response({"ids": [one.id for one in accepted]}, 201)
 
