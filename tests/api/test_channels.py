@@ -327,6 +327,36 @@ async def test_removing_a_channel_in_use_names_its_users_and_resolves_its_alarm(
     assert (many["removed"], many["warnings"]) == (["1003"], [])
 
 
+@pytest.mark.parametrize("spoilt", ["rules", "flow", "models", "policy"])
+async def test_users_of_a_channel_that_cannot_be_asked_are_told_as_unknown_and_hold_nothing_up(
+    api: Flows, station: SmallStation, spoilt: str
+) -> None:
+    """Never as none: it is removed as a whole, and what is known is still named."""
+    condition = {"operator": ">", "value": 5, "source": "comsrv:1001:m:10001", "field": "t"}
+    rule = {"id": "hot", "conditions": [condition], "actions": [{"type": "log_event", "parameters": {"message": "x"}}]}
+    read = {"id": "r", "type": "point_read", "config": {"addresses": ["comsrv:1001:m:10001"]}}
+    for name in ("1001", "1002"):
+        await api.post("/channels", {**PV, "id": name}, 201)
+    await api.post("/rules", rule, 201)
+    await api.post("/flows", flow("reader", read), 201)
+    await api.post("/flows", flow("second", read), 201)
+    keys, redis = station.plane.keys, station.plane.redis
+    key = {
+        "rules": keys.rules(), "flow": keys.flow("second"), "models": keys.models(), "policy": keys.history_policy(),
+    }[spoilt]  # fmt: skip
+    await redis.delete(key)
+    await redis.lpush(key, "by hand")
+    await redis.incr(keys.models_version())
+    await redis.incr(keys.rules_version())
+    unknown = {"rules": "rules", "flow": "flows.second", "models": "models", "policy": "history.policy"}[spoilt]
+    gone = await api.ask("DELETE", "/channels/1001", 200)
+    assert [w["path"] for w in gone["warnings"] if w["code"] == "users_not_known"] == [unknown]
+    assert "flows.reader" in [warning["path"] for warning in gone["warnings"] if warning["code"] == "in_use"]
+    assert [channel["id"] for channel in (await api.get("/channels"))["items"]] == ["1002"]
+    many = await api.ask("PUT", "/channels", 200, json={"remove": ["1002"]})
+    assert [w["path"] for w in many["warnings"]] == [unknown]
+
+
 async def test_the_alarm_of_a_channel_that_is_disabled_is_resolved_with_a_reason(
     api: Flows, station: SmallStation
 ) -> None:

@@ -14,6 +14,7 @@ from tests.cli.conftest import Cli
 from tests.cli.index_plant import IndexPlant, settings_of
 from tests.servers import Server
 from tests.tasks.room import Room
+from tradewind.cli import examine_indexes
 from tradewind.cli.examine_indexes import sweeps_of
 from tradewind.clock import FakeClock, now_ms
 from tradewind.redis.connection import Link, open_link
@@ -110,6 +111,18 @@ async def test_a_sound_store_has_no_faults_and_every_room_has_indexes(plant: Ind
             if family.is_derived and not family.is_record and "owners" not in family.pattern.pattern:
                 is_there = any(family.pattern.fullmatch(name) for name in names)
                 assert is_there or family.pattern.pattern in ("flows:ended|task:ended:flows", "points:pollers"), family
+
+
+async def test_types_of_keys_that_were_not_looked_at_are_not_called_sound(
+    plant: IndexPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await plant.redis.delete(f"{plant.keys.p}task:ended:body")  # of a task whose id makes it read as another key
+    (whole,) = await examine_indexes.key_types(plant.plane)
+    assert whole.status == "ok" and "all of their types" in whole.detail, whole
+    monkeypatch.setattr(examine_indexes, "MAX_KEYS", 1)
+    monkeypatch.setattr(examine_indexes, "_SCAN", 1)
+    (cut,) = await examine_indexes.key_types(plant.plane)
+    assert cut.status == "unknown" and "not looked at" in cut.detail, cut
 
 
 async def test_a_member_that_was_taken_out_of_any_index_is_named_and_comes_back(plant: IndexPlant) -> None:
