@@ -165,6 +165,8 @@ def test_units_that_do_not_fit_are_named_where_they_are_known() -> None:
     document["inputs"][1]["unit"] = "kW"
     document["outputs"][0]["unit"] = "kWh"
     assert problems_of(document) == [("unit_mismatch", "outputs[0].unit")]
+    del document["inputs"][1]["unit"]
+    assert problems_of(document) == [], "of one input it is not known"
     meter = energy()
     meter["inputs"][0]["unit"] = "kW"
     assert problems_of(meter) == []

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.rules.rule_strategies import START, A, B, compares, ranges
 from tests.soak import repeats
 from tradewind.clock import from_iso
+from tradewind.errors import Invalid
 from tradewind.rules.condition_schedule import Calendar
 from tradewind.rules.program import RuleProgram, Sample
 from tradewind.rules.regex import compile_pattern
@@ -184,6 +185,10 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 
 def test_a_text_is_searched_only_so_far() -> None:
     assert compile_pattern("b")("a" * 9_999 + "b") and not compile_pattern("b")("a" * 10_000 + "b")
+    assert compile_pattern("a" * 500)("a" * 500)
+    with pytest.raises(Invalid) as refused:
+        compile_pattern("a" * 501)
+    assert "500 are allowed" in refused.value.problems[0].hint
 
 
 numbers = st.floats(-5, 5) | st.integers(-4, 4).map(lambda n: n / 2)
