@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 import tradewind
 from tradewind.errors import Invalid, TradewindError, Unavailable, error_text
+from tradewind.fence import Fence, first_of
 from tradewind.flows.alarm_watch import AlarmWatch
 from tradewind.flows.broker import BrokerKeeper
 from tradewind.flows.control import FlowControl
@@ -260,22 +261,29 @@ async def _open_exchange(settings: Settings) -> Exchange:
 
 async def _kept_up(name: str, serve: Callable[[], Awaitable[None]], stop: asyncio.Event) -> None:
     """Serve a role until `stop` is set; an error ends neither it nor the others of this process."""
+    fence = Fence(role=name)
     while not stop.is_set():
         try:
             await serve()
         except* (TradewindError, RedisError) as errors:
-            log.error("a role met an error and begins anew", role=name, error=error_text(errors.exceptions[0]))
+            log.error("a role met an error and begins anew", role=name, error=error_text(first_of(errors)))
+        except* Exception as errors:  # noqa: BLE001 - the other roles go on
+            fence.met(errors)
         if not stop.is_set():
             await asyncio.sleep(1)
 
 
 async def _forever(name: str, job: Callable[[], Awaitable[None]]) -> None:
     """Run a job of a worker for as long as it lives; what it meets is logged, and it begins anew."""
+    fence = Fence(job=name)
     while True:
         try:
             await job()
         except (TradewindError, RedisError) as error:
             log.error("a job met an error and begins anew", job=name, error=error_text(error))
+            await asyncio.sleep(1)
+        except Exception as error:  # noqa: BLE001 - it would end the worker and all roles beside it
+            fence.met(error)
             await asyncio.sleep(1)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.servers import Server
 from tests.tasks.room import Room, ending
@@ -286,3 +287,24 @@ async def test_plane_with_the_servers_clock_asks_it(link: Link, key_prefix: str)
     plane = Plane(link, Settings(key_prefix=key_prefix))
     seconds, _ = await link.client.time()
     assert abs(await LeaderStore(plane, "s", 1).now_ms() - seconds * 1000) < 3000
+
+
+async def test_a_job_that_meets_what_nobody_expects_ends_neither_the_leader_nor_its_other_jobs(real: Room) -> None:
+    begun: list[int] = []
+
+    async def odd() -> None:
+        begun.append(1)
+        raise KeyError("foreign")
+
+    scheduler, stop = Scheduler(real.plane, real.store, "s1", rooms=[lambda term: {"odd": odd}]), asyncio.Event()
+    with capture_logs() as logs:
+        job = asyncio.create_task(scheduler.run(stop))
+        await until(lambda: len(begun) > 1)
+        worker = await real.join(capacity=50)
+        await submit_many(real)
+        assert await worker.take(50, wait_s=3)
+        assert scheduler.leadership is not None
+        assert scheduler.leadership.progress.report().trouble["odd"][0] == "KeyError: 'foreign'"
+        stop.set()
+        await asyncio.wait_for(job, 5)
+    assert [line["job"] for line in logs if line["event"] == "unexpected_error"] == ["odd"]

@@ -308,3 +308,22 @@ async def test_a_batch_of_plain_and_hooked_endings_is_committed_by_each_room_and
     assert [line["task"] for line in told if line["event"].startswith("result refused")] == ids[2:4]
     assert room.calls[0][:3] == room.calls[1][:3] == ids[1::2] and {*itertools.chain(*room.calls)} == {*ids[1::2]}
     assert int(await shop_7.redis.get(shop_7.keys.metric_task_count("success"))) == 6
+
+
+@pytest.mark.parametrize("spoilt", ["inflight", "control"])
+async def test_a_spoilt_record_of_a_worker_does_not_end_it(shop_7: Workshop, key: str, spoilt: str) -> None:
+    redis, keys = shop_7.redis, shop_7.keys
+    await shop_7.start_worker("w1")
+    if spoilt == "control":
+        for word in (b"\xff\xfe", b"", b":", b"cancel:\xff"):
+            await redis.publish(keys.control("w1"), word)
+    else:
+        name = keys.worker_inflight("w1")
+        with structlog.testing.capture_logs() as logs:
+            await redis.delete(name)
+            await redis.set(name, "mine")
+            await eventually(lambda: any(line["event"] == "unexpected_error" for line in logs), "it is logged")
+        await redis.delete(name)
+    handle = await shop_7.client.submit("wt_hold", key)
+    let_go[key].set()
+    assert await handle.result(15) == "held"

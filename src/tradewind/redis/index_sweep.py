@@ -19,6 +19,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from tradewind.errors import TradewindError, Unavailable, error_text
+from tradewind.fence import Fence
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.faults import WrongType
 from tradewind.redis.keys import Keys
@@ -237,6 +238,7 @@ async def sweep_for_ever(
     """A job of the leader of a room: mend its indexes now and every `every_s`; what cannot be looked at is logged and
     looked at again next time. `mended`: is told how much was wrong. `leads`: whether it is to be done here. Does not
     end."""
+    fence = Fence(job="index sweep", room=room)
     while True:
         began = time.monotonic()
         is_here = leads is None or leads()
@@ -247,6 +249,9 @@ async def sweep_for_ever(
                 continue
             except (TradewindError, RedisError) as error:
                 log.warning("indexes_not_swept", room=room, error=error_text(error))
+                continue
+            except Exception as error:  # noqa: BLE001 - who started the sweep does not look after it
+                fence.met(error)
                 continue
             done = [fault for fault in faults if fault.is_mended]
             if mended is not None:

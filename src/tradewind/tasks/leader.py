@@ -18,6 +18,7 @@ import redis
 import structlog
 
 from tradewind.errors import Unavailable, error_text
+from tradewind.fence import Fence
 from tradewind.redis.connection import Link
 from tradewind.redis.keys import Keys
 from tradewind.redis.scripts import Arg, sha, source
@@ -117,6 +118,7 @@ class Leadership:
 
     def _run(self) -> None:
         client: redis.Redis | None = None
+        fence = Fence(job="leader lock", holder=self.id)
         while not self._stop.is_set():
             began = time.monotonic()
             wait = TRY_S
@@ -141,6 +143,12 @@ class Leadership:
                 if client is not None:
                     client.close()
                 client = None
+                if self.epoch and time.monotonic() >= self._held_until:
+                    self._set(0)
+            except Exception as error:  # noqa: BLE001 - a thread that ends would never lead again
+                if self._loop.is_closed():
+                    return
+                fence.met(error)
                 if self.epoch and time.monotonic() >= self._held_until:
                     self._set(0)
             if self.epoch:

@@ -14,6 +14,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from tradewind.errors import TradewindError, Unavailable, error_text
+from tradewind.fence import Fence
 from tradewind.ids import short_random
 from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.tasks.archive import Archiver
@@ -129,7 +130,8 @@ class Scheduler:
 
 
 async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], lead: Leadership, epoch: int) -> None:
-    """Run a job for as long as we lead; trouble with a server is logged and tried again."""
+    """Run a job for as long as we lead; whatever it meets is logged, told to health, and tried again."""
+    fence = Fence(job=name)
     while True:
         try:
             # Sweeps sleep for an hour by themselves.
@@ -148,4 +150,7 @@ async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], le
         except RedisError as error:  # a script met something in Redis that it cannot digest
             log.error("the scheduler met an error and goes on", job=name, error=error_text(error), code="redis_error")
             lead.progress.met(name, str(error))
+            await asyncio.sleep(1)
+        except Exception as error:  # noqa: BLE001 - it would end this process, and then each next leader's
+            lead.progress.met(name, fence.met(error))
             await asyncio.sleep(1)

@@ -15,10 +15,13 @@ from typing import Any, Protocol
 
 import redis.asyncio
 import structlog
+from redis.exceptions import RedisError
 
 from tradewind.errors import Unavailable
+from tradewind.fence import Fence
 from tradewind.ids import short_random
 from tradewind.redis.connection import RETRYABLE
+from tradewind.redis.faults import WrongType
 from tradewind.tasks.executor import NOT_COMMITTED, Executor, not_committed
 from tradewind.tasks.lease import LeaseKeeper
 from tradewind.tasks.plane import Plane
@@ -77,6 +80,7 @@ class Worker:
         self._commit_turn = asyncio.Lock()
         #: So many endings are committed one by one.
         self._careful = 0
+        self._fence = Fence(worker=worker_id)
         self._lost = asyncio.Event()
         self._is_draining = False
         self.store = WorkerStore(plane, worker_id, short_random())
@@ -132,6 +136,9 @@ class Worker:
             except Unavailable as error:
                 log.warning("worker cannot register yet", worker=self.id, error=error.message)
                 await asyncio.sleep(0.5)
+            except (WrongType, RedisError) as error:  # whoever mends that record lets it in
+                self._fence.met(error)
+                await asyncio.sleep(1)
         self._lost.clear()
         loop = asyncio.get_running_loop()
         self._keeper = LeaseKeeper(
@@ -204,6 +211,10 @@ class Worker:
             except Unavailable as error:
                 log.warning("worker cannot take tasks", worker=self.id, error=error.message)
                 await asyncio.sleep(0.5)
+                continue
+            except Exception as error:  # noqa: BLE001 - a spoilt record of it must not end this process
+                self._fence.met(error)
+                await asyncio.sleep(1)
                 continue
             if taken:
                 await self.start(taken)
@@ -304,13 +315,16 @@ class Worker:
             try:
                 await pubsub.subscribe(self.plane.keys.control(self.id))
                 async for message in pubsub.listen():
-                    verb, _, task_id = message["data"].decode().partition(":")
+                    verb, _, task_id = message["data"].decode(errors="replace").partition(":")
                     if verb != "cancel":
                         for listener in self.listeners:
                             listener(verb)
                     else:
                         self._slots.cancel(task_id)
             except RETRYABLE:
+                await asyncio.sleep(1)
+            except Exception as error:  # noqa: BLE001 - anybody may publish anything there
+                self._fence.met(error)
                 await asyncio.sleep(1)
             finally:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
@@ -325,7 +339,10 @@ class Worker:
             try:
                 reports, self._slots.reports = self._slots.reports, {}
                 for task_id, (token, value) in list(reports.items()):  # a thread may still write to it
-                    await self.store.progress(task_id, token, value)
+                    try:
+                        await self.store.progress(task_id, token, value)
+                    except WrongType as error:
+                        self._fence.met(error)
                 strangers = await self._reconcile(await store.sync(), strangers)
             except Lost:
                 if store is self.store:  # else: an answer to the life before
@@ -333,6 +350,8 @@ class Worker:
                     self._slots.has_room.set()
             except Unavailable as error:
                 log.warning("worker cannot reach Redis", worker=self.id, error=error.message)
+            except Exception as error:  # noqa: BLE001 - a spoilt record of it must not end this process
+                self._fence.met(error)
 
     async def _reconcile(self, held: list[tuple[str, str, bool]], strangers: set[str]) -> set[str]:
         """Stop what shall stop; give back what Redis says we run but we do not, once seen twice.
