@@ -15,7 +15,8 @@ class AlarmSweep(IndexSweep):
         records(r"alarm:(alarm_[^:]+)"),
         index(r"alarm:(category|level|status|date|rule|effects):.+", "set"),
         index(r"alarm:order:.+|alarm:timers", "zset"),
-        index(r"alarm:buckets:.+|alarm:realtime|alarm:open", "hash"),
+        index(r"alarm:buckets:.+|alarm:realtime", "hash"),
+        index(r"alarm:open", "hash", has_values=True),
     )
 
     def __init__(self, plane: PointPlane) -> None:

@@ -12,7 +12,8 @@ class NotifySweep(IndexSweep):
     glob = "notify:*"
     families = (
         index(r"notify:(due|timers)", "zset"),
-        kept(r"notify:(jobs|told|targets)", "hash"),
+        kept(r"notify:(jobs|told)", "hash", has_values=True),
+        kept(r"notify:targets", "hash"),
         kept(r"notify:(failed|keys)", "zset"),
     )
 

@@ -24,7 +24,8 @@ class PointSweep(IndexSweep):
         index(r"comsrv:\d+:todo", "list"),
         index(r"points:channels:versions", "hash"),
         index(r"points:pushed", "set"),
-        kept(r"points:channels|cmd:effects|cmd:owed|points:cursors", "hash"),
+        kept(r"points:channels|points:cursors", "hash"),
+        kept(r"cmd:effects|cmd:owed", "hash", has_values=True),
         index(r"points:owners", "hash"),
         index(r"points:pollers", "zset"),
     )

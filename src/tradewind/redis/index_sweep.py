@@ -59,25 +59,27 @@ class IndexFault:
 @dataclass(frozen=True, slots=True)
 class Family:
     """Keys of one kind: `pattern` matches the name without the prefix. `is_record`: each of the keys is one record, of
-    the others the members are looked at. `is_derived`: all of it follows from records, so it can be made anew."""
+    the others the members are looked at. `is_derived`: all of it follows from records, so it can be made anew.
+    `has_values`: the script looks at the values of its fields, too; definitions may be long, so others are not read."""
 
     pattern: re.Pattern[str]
     kind: str
     is_record: bool = False
     is_derived: bool = True
+    has_values: bool = False
 
 
 def records(pattern: str, kind: str = "hash") -> Family:
     return Family(re.compile(pattern), kind, is_record=True)
 
 
-def index(pattern: str, kind: str) -> Family:
-    return Family(re.compile(pattern), kind)
+def index(pattern: str, kind: str, *, has_values: bool = False) -> Family:
+    return Family(re.compile(pattern), kind, has_values=has_values)
 
 
-def kept(pattern: str, kind: str) -> Family:
+def kept(pattern: str, kind: str, *, has_values: bool = False) -> Family:
     """Holds what nothing else says: definitions, decisions of people, work on its way."""
-    return Family(re.compile(pattern), kind, is_derived=False)
+    return Family(re.compile(pattern), kind, is_derived=False, has_values=has_values)
 
 
 class IndexSweep:
@@ -139,7 +141,7 @@ class IndexSweep:
         for name, kind, family in indexes:
             if kind != family.kind:
                 continue
-            async for entry in self._entries(name, kind):
+            async for entry in self._entries(name, family):
                 entries.append(entry)
                 if len(entries) == BATCH:
                     faults += await self._decide(mode, entries, [], asked)
@@ -200,7 +202,8 @@ class IndexSweep:
     def _family(self, name: str) -> Family | None:
         return next((family for family in self.families if family.pattern.fullmatch(name)), None)
 
-    async def _entries(self, name: str, kind: str) -> AsyncIterator[Entry]:
+    async def _entries(self, name: str, family: Family) -> AsyncIterator[Entry]:
+        kind = family.kind
         yield name, b"", ITSELF
         if kind in ("string", "stream"):
             return
@@ -218,6 +221,8 @@ class IndexSweep:
                 elif kind == "zset":
                     cursor, page = await self._redis.zscan(key, cursor, count=_SCAN)
                     found = [(member, repr(score).encode()) for member, score in page]
+                elif not family.has_values:
+                    found = [(field, b"") for field in await self._redis.hkeys(key)]
                 else:
                     cursor, page = await self._redis.hscan(key, cursor, count=_SCAN)
                     found = list(page.items())

@@ -29,7 +29,8 @@ class TaskSweep(IndexSweep):
         index(r"task:outbox:count", "string"),
         kept(r"queue:paused", "set"),
         kept(r"queue:dead", "zset"),
-        kept(r"schedule:config|ratelimit:config", "hash"),
+        kept(r"schedule:config", "hash"),
+        kept(r"ratelimit:config", "hash", has_values=True),
     )
 
     def __init__(self, plane: Plane) -> None:
