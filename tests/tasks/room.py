@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from tests.tasks.standing import Standing, read_standing
 from tradewind import codec
 from tradewind.clock import FakeClock
-from tradewind.redis.connection import Link
-from tradewind.settings import Settings
+from tradewind.redis.connection import Link, open_link
+from tradewind.settings import RedisSettings, Settings
 from tradewind.tasks.archive_table import TaskArchive
 from tradewind.tasks.check import check_tasks
 from tradewind.tasks.control import TaskControl
@@ -78,6 +79,20 @@ class Room:
     async def names(self) -> set[str]:
         """Every key there is, without the prefix."""
         return set((await self.look()).values)
+
+
+@contextlib.asynccontextmanager
+async def limited(room: Room, rights: Sequence[str]) -> AsyncIterator[Room]:
+    """The same room for a user that may touch only some of its keys: the server refuses what it asks of the others."""
+    link, user = room.plane.link, f"u{secrets.token_hex(4)}"
+    await room.redis.execute_command("ACL", "SETUSER", user, "on", ">x", "+@all", "&*", *rights)
+    node, port = link.target.nodes[0]
+    other = await open_link(RedisSettings(url=f"redis://{user}:x@{node}:{port}/0", max_retries=0))
+    try:
+        yield Room(other, room.plane.all_settings, room.clock)
+    finally:
+        await other.close()
+        await room.redis.execute_command("ACL", "DELUSER", user)
 
 
 def ending(taken: Taken, status: str = "SUCCESS", result: Any = None, delay_ms: int = 0) -> Ending:

@@ -23,10 +23,11 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.plane import PointPlane
 from tradewind.points.sweep import PointSweep
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.index_sweep import IndexFault, IndexSweep
 from tradewind.redis.key_types import expected_type
 from tradewind.rules.sweep import RuleSweep
-from tradewind.tasks.periodic import Schedule
+from tradewind.tasks.periodic import read_schedule
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.sweep import TaskSweep
 
@@ -155,9 +156,9 @@ async def definitions(plane: Plane) -> list[Check]:
         versions = await client.mget(keys.models_version(), keys.rules_version())
     for name, text in schedules.items():
         try:
-            msgspec.json.decode(text, type=Schedule)
-        except msgspec.MsgspecError as error:
-            broken[f"{keys.schedules()} {name.decode(errors='replace')}"] = str(error)
+            read_schedule(name, text)
+        except SpoiltRecord as error:
+            broken[f"{keys.schedules()} {name.decode(errors='replace')}"] = str(error.__cause__ or error)
     for key, value in zip((keys.models_version(), keys.rules_version()), versions, strict=True):
         if value is not None and not value.isdigit():
             broken[key] = "is no number: nothing can be changed until it is one that it has not had"

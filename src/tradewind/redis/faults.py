@@ -99,6 +99,15 @@ def is_wrong_type(error: object) -> bool:
     return isinstance(error, WrongType) or (isinstance(error, ResponseError) and "WRONGTYPE" in str(error))
 
 
+def other_types(replies: Sequence[Any]) -> Sequence[Any]:
+    """Replies of a pipeline that ran with `raise_on_error=False`, so that a key of another type fails by itself: those
+    stay errors. Raises any other error: a server that could not answer has not said that nothing is there."""
+    for reply in replies:
+        if isinstance(reply, Exception) and not is_wrong_type(reply):
+            raise reply
+    return replies
+
+
 def translate(error: RedisError, where: object = "Redis") -> TradewindError | None:
     """Our word for trouble with the server; None for errors that are the fault of a command."""
     name = where if where == "Redis" else f"Redis at {where}"

@@ -303,8 +303,9 @@ def signatures(known: Mapping[bytes, bytes]) -> dict[str, Signature]:
     """`task:types` decoded; an entry that is not ours is taken as a type that accepts anything."""
     found = {}
     for name, spec in known.items():
+        kind = name.decode(errors="replace")
         try:
-            found[name.decode()] = msgspec.json.decode(spec, type=Signature)
-        except msgspec.MsgspecError:
-            found[name.decode()] = Signature(var_args=True, var_kwargs=True)
+            found[kind] = msgspec.json.decode(spec, type=Signature)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            found[kind] = Signature(var_args=True, var_kwargs=True)
     return found

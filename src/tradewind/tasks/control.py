@@ -11,6 +11,7 @@ from tradewind.errors import Invalid, NotFound, Problem
 from tradewind.ids import is_id
 from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import other_types
 from tradewind.tasks.check import offered
 from tradewind.tasks.function import Signature
 from tradewind.tasks.offers import Offers
@@ -76,12 +77,12 @@ class TaskControl:
             parked = {"high": 0, "normal": 0}
             if places:
                 pipe = client.pipeline(transaction=False)
-                order = sorted(p.decode() for p in places)
+                order = sorted(p.decode(errors="replace") for p in places if p.startswith((b"high:", b"normal:")))
                 for place in order:
                     pipe.llen(keys.parking(*place.split(":", 1)))
                 for place, length in zip(order, await pipe.execute(), strict=True):
                     parked[place.split(":", 1)[0]] += length
-        held = {p.decode() for p in paused}
+        held = {p.decode(errors="replace") for p in paused}
         return [
             Queue("high", high + parked["high"], parked["high"], "high" in held),
             Queue("normal", normal + parked["normal"], parked["normal"], "normal" in held),
@@ -154,14 +155,14 @@ class TaskControl:
                 pipe.hgetall(keys.worker(worker_id))
                 pipe.llen(keys.worker_queue(worker_id))
                 pipe.zcard(keys.worker_inflight(worker_id))
-                fields, queued, running = await pipe.execute(raise_on_error=False)
+                fields, queued, running = other_types(await pipe.execute(raise_on_error=False))
                 if fields and isinstance(fields, dict):
                     found.append(
                         _worker(
                             worker_id,
                             {k.decode(errors="replace"): v.decode(errors="replace") for k, v in fields.items()},
-                            queued,
-                            running,
+                            queued if isinstance(queued, int) else 0,
+                            running if isinstance(running, int) else 0,
                         )
                     )
         return found
@@ -202,7 +203,7 @@ class TaskControl:
     async def leader(self) -> str | None:
         with translated():
             value = await self.plane.redis.get(self.plane.keys.leader())
-        return value.decode() if value else None
+        return value.decode(errors="replace") if value else None
 
 
 def _pausable(name: str) -> str:

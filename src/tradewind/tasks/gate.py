@@ -207,7 +207,7 @@ class RedisGate(Gate):
                     if message["type"] != "message":  # the server has heard of it
                         self._listening.set()
                         continue
-                    told = self._waiting.get(message["data"].decode())
+                    told = self._waiting.get(message["data"].decode(errors="replace"))
                     if told is not None and not told.done():
                         told.set_result(None)
             except redis.RedisError as error:  # also when the server forbids it: looking up needs no channel

@@ -20,10 +20,12 @@ from redis.exceptions import RedisError
 
 from tradewind import codec
 from tradewind.clock import now_ms
-from tradewind.errors import Invalid, Unavailable, error_text
+from tradewind.errors import Invalid, TradewindError, Unavailable, error_text
+from tradewind.fence import Fence, first_of
 from tradewind.http_guard import AddressRefused, BadAnswer, GuardedTransport, guard_with, read_answer
 from tradewind.ids import short_random
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import other_types
 from tradewind.tasks.executor import attempt
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import Request, Status
@@ -130,6 +132,7 @@ class HttpDispatch:
     def __init__(self, plane: Plane, rooms: Mapping[str, Wording] | None = None) -> None:
         self.plane = plane
         self._rooms = dict(rooms or {})
+        self._fence = Fence(job="http workers")
 
     async def run(self) -> None:
         served: dict[str, asyncio.Task[None]] = {}
@@ -159,14 +162,15 @@ class HttpDispatch:
     async def _addresses(self) -> dict[str, str]:
         keys, client = self.plane.keys, self.plane.redis
         with translated():
-            ids = {w.decode() for w in await client.zrange(keys.workers(), 0, -1)}
+            ids = {w.decode(errors="replace") for w in await client.zrange(keys.workers(), 0, -1)}
             types = await client.smembers(keys.worker_types())
             if types:
-                ids |= {w.decode() for w in await client.sunion([keys.worker_type(t.decode()) for t in types])}
+                served = await client.sunion([keys.worker_type(t.decode(errors="replace")) for t in types])
+                ids |= {w.decode(errors="replace") for w in served}
             pipe = client.pipeline(transaction=False)
             for worker_id in ids:
                 pipe.hmget(keys.worker(worker_id), "address", "api_url", "pull")
-            rows = await pipe.execute(raise_on_error=False)
+            rows = other_types(await pipe.execute(raise_on_error=False))
         found = {}
         for worker_id, row in zip(ids, rows, strict=True):
             if isinstance(row, list) and row[2] != b"1" and (row[0] or row[1]):  # else not a hash, or not for us
@@ -179,6 +183,9 @@ class HttpDispatch:
             generation = (await scripts.run("worker_adopt", [keys.worker(worker_id)], [short_random()])).decode()
         except Unavailable as error:
             log.warning("http worker waits for Redis", worker=worker_id, error=error.message)
+            return
+        except (TradewindError, RedisError) as error:
+            log.error("http worker met an error and goes on", worker=worker_id, error=error_text(error))
             return
         if not generation:
             return
@@ -209,9 +216,11 @@ class HttpDispatch:
         except* Lost:
             log.info("http worker is gone", worker=worker_id)
         except* Unavailable as error:
-            log.warning("http worker waits for Redis", worker=worker_id, error=error_text(error.exceptions[0]))
-        except* RedisError as error:
-            log.error("http worker met an error and goes on", worker=worker_id, error=error_text(error.exceptions[0]))
+            log.warning("http worker waits for Redis", worker=worker_id, error=error_text(first_of(error)))
+        except* (TradewindError, RedisError) as error:
+            log.error("http worker met an error and goes on", worker=worker_id, error=error_text(first_of(error)))
+        except* Exception as error:  # noqa: BLE001 - it would end the calls of all other services
+            self._fence.met(error)
         finally:
             await _give_back(store)
             await blocking.aclose()
@@ -243,7 +252,7 @@ class HttpDispatch:
 
 async def _give_back(store: WorkerStore) -> None:
     """What this dispatch has begun and will not see the end of: the next one calls again, and it counts once."""
-    with contextlib.suppress(Lost, Unavailable, RedisError, TimeoutError):
+    with contextlib.suppress(TradewindError, RedisError, TimeoutError):
         async with asyncio.timeout(LOOK_S):
             held = [(task_id, token) for task_id, token, _ in await store.sync()]
             if held:

@@ -143,7 +143,7 @@ class TaskListing:
         start = _read_cursor(cursor).offset
         with translated():
             ids = await self.plane.redis.zrange(self.plane.keys.dead(), start, start + limit - 1, desc=True)
-        tasks = await self.store.read_live([i.decode() for i in ids])
+        tasks = await self.store.read_live([i.decode(errors="replace") for i in ids])
         after = _write_cursor(_Cursor("dead", start + limit)) if len(ids) == limit else None
         return Page([t for t in tasks if t is not None and t.status in DEAD_LETTERS], after)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import other_types
 from tradewind.tasks.plane import Plane
 
 #: Entries of node types stand beside those of tasks under this prefix, which is in no id.
@@ -52,7 +53,7 @@ class Offers:
             pipe = client.pipeline(transaction=False)
             for worker_id in sorted(ids):
                 pipe.hmget(keys.worker(worker_id), "id", "offer", "supported_types", "supported_nodes", "started_ms")
-            rows = await pipe.execute(raise_on_error=False)
+            rows = other_types(await pipe.execute(raise_on_error=False))
             found: list[Offer] = []
             used: dict[str, dict[str, bytes]] = {}
             for worker_id, row in zip(sorted(ids), rows, strict=True):
@@ -70,7 +71,7 @@ class Offers:
         if not digest or digest in self._entries:
             return self._entries.get(digest, {})
         raw = await self._plane.redis.hgetall(self._plane.keys.offer(digest))
-        return {name.decode(): data for name, data in raw.items()}
+        return {name.decode(errors="replace"): data for name, data in raw.items()}
 
 
 def digest_of(entries: Mapping[str, bytes]) -> str:

@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 import structlog
 from cronsim import CronSim
+from redis.exceptions import RedisError
 
 from tradewind import codec
 from tradewind.cron import read_cron
-from tradewind.errors import Conflict, Invalid, NotFound, Problem, error_text
+from tradewind.errors import Conflict, Invalid, NotFound, Problem, TradewindError, Unavailable, error_text
 from tradewind.ids import is_id
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, reading
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import Request, Submission
@@ -28,6 +30,7 @@ from tradewind.tasks.store import TaskStore
 log = structlog.get_logger(__name__)
 _UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EVERY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+MIN_EVERY_MS, MAX_EVERY_MS = 100, 366 * 86_400_000
 #: Longest sleep between two looks at the definitions.
 LOOK_S = 1.0
 
@@ -69,7 +72,7 @@ def parse_every(value: float | str) -> int:
             number = float(match[1]) * (1 if match[2] == "ms" else _UNITS[match[2]])
     elif not isinstance(value, bool):
         number = value * 1000
-    if not 100 <= number <= 366 * 86_400_000:
+    if not MIN_EVERY_MS <= number <= MAX_EVERY_MS:
         problem = Problem("bad_interval", "every", 'give seconds or "30s", "5m", "1h", "1d"; at least 0.1 s')
         raise Invalid(f"{value!r} is not an interval", hint=problem.hint, problems=[problem])
     return round(number)
@@ -84,6 +87,8 @@ def check_schedule(schedule: Schedule) -> None:
         problems.append(Problem("bad_type", "type", "letters, digits, _ and -, at most 64 characters"))
     if bool(schedule.every_ms) == bool(schedule.cron):
         problems.append(Problem("every_or_cron", "every", "give either every or cron"))
+    elif schedule.every_ms and not MIN_EVERY_MS <= schedule.every_ms <= MAX_EVERY_MS:
+        problems.append(Problem("bad_interval", "every", "at least 0.1 s, at most 366 days"))
     if schedule.cron:
         try:
             read_cron(schedule.cron)
@@ -111,10 +116,13 @@ class ScheduleStore:
         slots = {name: int(score) for name, score in due}
         found = []
         for name, text in sorted(definitions.items()):
-            schedule = _decode(name, text)
-            if schedule is not None:
-                schedule.next_ms = slots.get(name, 0)
-                found.append(schedule)
+            try:
+                schedule = read_schedule(name, text)
+            except SpoiltRecord as error:  # written by a stranger: it must not hide the others
+                log.warning("schedule_unreadable", schedule=name.decode(errors="replace"), error=error.message)
+                continue
+            schedule.next_ms = slots.get(name, 0)
+            found.append(schedule)
         return found
 
     async def get(self, name: str) -> Schedule:
@@ -153,34 +161,51 @@ class Periodic:
         self.plane = plane
         self.store = store
         self.schedules = ScheduleStore(plane)
+        #: What was logged of schedules that could not be fired.
+        self._told: dict[bytes, str] = {}
 
     async def run(self) -> None:
         while True:
             now = self.plane.clock.now_ms()
             next_ms = await self.fire_due(now)
             wait_s = LOOK_S
-            if next_ms > now:  # else: one that cannot be fired
+            if next_ms:
                 wait_s = min(LOOK_S, max(0.0, (next_ms - self.plane.clock.now_ms()) / 1000))
             await asyncio.sleep(max(0.005, wait_s))
 
     async def fire_due(self, now: int) -> int:
-        """Submit the task of every due slot, then move on to the next slot; the ms of the nearest one, or 0."""
+        """Submit the task of every due slot, then move on to the next slot; the ms of the nearest one to come, or 0.
+
+        A schedule that cannot be fired holds up no other. Raises Unavailable.
+        """
         keys = self.plane.keys
         with translated():
             due = await self.plane.redis.zrange(keys.schedules_due(), "-inf", now, byscore=True, withscores=True)
+        told: dict[bytes, str] = {}
         for name, score in due:
-            await self._fire(name.decode(), int(score), now)
+            try:
+                await self._fire(name, int(score), now)
+            except Unavailable:
+                raise
+            except (TradewindError, RedisError) as error:
+                told[name] = error_text(error)
+                if self._told.get(name) != told[name]:
+                    log.error("schedule_not_fired", schedule=name.decode(errors="replace"), error=told[name])
+        self._told = told
         with translated():
-            nearest = await self.plane.redis.zrange(keys.schedules_due(), 0, 0, withscores=True)
+            nearest = await self.plane.redis.zrange(
+                keys.schedules_due(), f"({now}", "+inf", byscore=True, withscores=True, offset=0, num=1
+            )
         return int(nearest[0][1]) if nearest else 0
 
-    async def _fire(self, name: str, slot: int, now: int) -> None:
+    async def _fire(self, raw: bytes, slot: int, now: int) -> None:
         keys, client = self.plane.keys, self.plane.redis
         with translated():
-            text = await client.hget(keys.schedules(), name)
-        schedule = _decode(name.encode(), text) if text is not None else None
-        if schedule is None:
+            text = await client.hget(keys.schedules(), raw)
+        if text is None:
             return
+        schedule = read_schedule(raw, text)
+        name = schedule.name
         following, latest = schedule.next_after(now), max(slot, schedule.latest_at(now))
         request = Request(
             args=schedule.args,
@@ -200,12 +225,17 @@ class Periodic:
         await self.plane.scripts.run("schedule_advance", [keys.schedules(), keys.schedules_due()], args)
 
 
-def _decode(name: bytes, text: bytes) -> Schedule | None:
-    try:
-        return msgspec.json.decode(text, type=Schedule)
-    except msgspec.MsgspecError as error:  # written by a stranger: it must not stop the others
-        log.error("a schedule cannot be read", schedule=name.decode(errors="replace"), error=error_text(error))
-        return None
+def read_schedule(name: bytes, text: bytes) -> Schedule:
+    """A field of `schedule:config`, which another program may have written. Raises SpoiltRecord."""
+    with reading(f"the schedule {name.decode(errors='replace')!r}"):
+        schedule = msgspec.json.decode(text, type=Schedule)
+        if schedule.name.encode() != name:
+            raise ValueError(f"its name is {schedule.name!r}")
+        try:
+            check_schedule(schedule)
+        except Invalid as error:
+            raise ValueError("; ".join(f"{p.path}: {p.hint}" for p in error.problems)) from error
+    return schedule
 
 
 def _unknown(name: str) -> NotFound:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-from cronsim import CronSimError
-
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.index_sweep import BATCH, Entry, IndexFault, IndexSweep, Mode, index, kept, records
 from tradewind.redis.scripts import Arg
-from tradewind.tasks.periodic import Schedule
+from tradewind.tasks.periodic import read_schedule
 from tradewind.tasks.plane import Plane
 
 _PAGE = 5000
@@ -109,15 +107,8 @@ class TaskSweep(IndexSweep):
             with translated(self.link):
                 text = await self._redis.hget(self.keys.schedules(), name)
             try:
-                schedule = msgspec.json.decode(text or b"", type=Schedule)
-                slot = schedule.next_after(self._plane.clock.now_ms())
-            except (
-                msgspec.MsgspecError,
-                CronSimError,
-                StopIteration,
-                ValueError,
-                ArithmeticError,
-            ):  # doctor names it among the records
+                slot = read_schedule(name.encode(), text or b"").next_after(self._plane.clock.now_ms())
+            except SpoiltRecord:  # doctor names it among the records
                 continue
             again.append(("<schedule>", name.encode(), b"%d %s" % (slot, text)))
         return again

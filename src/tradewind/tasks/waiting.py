@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import other_types
 from tradewind.tasks.plane import Plane
 from tradewind.tasks.record import Status
 
@@ -68,9 +69,9 @@ async def reasons(plane: Plane, wanted: Iterable[Wanted]) -> dict[Wanted, str | 
         pipe = client.pipeline(transaction=False)
         for worker_id in ids:
             pipe.hmget(keys.worker(worker_id), "capacity", "status", "labels")
-        rows = await pipe.execute(raise_on_error=False) if ids else []
+        rows = other_types(await pipe.execute(raise_on_error=False)) if ids else []
     live = {worker_id: found for worker_id, row in zip(ids, rows, strict=True) if (found := _candidate(worker_id, row))}
-    stopped = frozenset(name.decode() for name in paused)
+    stopped = frozenset(name.decode(errors="replace") for name in paused)
     return {
         one: reason(one, [live[w] for w in by_type[one.type] if w in live], stopped, is_led=leader is not None)
         for one in many
