@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import structlog
 from redis.exceptions import ResponseError
 
-from tradewind import codec
 from tradewind.alarms.journal_entry import READERS, JournalEntry
-from tradewind.errors import Invalid
 from tradewind.flows.alarm_trigger import TYPE, AlarmTrigger, payload_of, read_trigger
 from tradewind.flows.control import FlowControl
-from tradewind.flows.trigger_watch import fire
+from tradewind.flows.trigger_watch import fire, triggers_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 
-log = structlog.get_logger(__name__)
 #: Our field in `station:cursors`.
 CURSOR = f"{READERS}flow-triggers"
 WAIT_S = 2.0
@@ -75,14 +71,7 @@ class AlarmWatch:
             text = await plane.tasks.redis.hgetall(plane.keys.flow_triggers())
         if text == self._text:
             return
-        self._text, self._triggers = text, []
-        for flow_id, data in text.items():
-            for i, raw in enumerate(codec.decode(data)):
-                if raw.get("type") == TYPE:
-                    try:
-                        self._triggers.append((flow_id.decode(), i, read_trigger(raw)))
-                    except Invalid as error:
-                        log.error("a trigger cannot be read", flow=flow_id.decode(), error=error.message)
+        self._text, self._triggers = text, list(triggers_of(text, (TYPE,), read_trigger))
 
     async def _take(self, entry_id: str, fields: dict[bytes, bytes]) -> None:
         try:

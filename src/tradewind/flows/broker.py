@@ -18,6 +18,7 @@ from tradewind.flows.plan import Plan
 from tradewind.flows.scheduler import read_cycle_name
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, other_types
 from tradewind.redis.scripts import Arg
 from tradewind.signals.exchange import Exchange, Message
 from tradewind.signals.routing import SignalKey, parse_key, queue_name
@@ -93,7 +94,7 @@ class BrokerKeeper:
             with translated():
                 left = await self.plane.tasks.redis.hmget(keys.flows_queues(), list(nodes))
             # Of a deleted flow of the same name: what waits in them is not for this cycle.
-            stale = [(name, old.decode()) for name, old in zip(nodes, left, strict=True) if old]
+            stale = [(name, old.decode(errors="replace")) for name, old in zip(nodes, left, strict=True) if old]
             if stale:
                 await self.exchange.delete_queues(queue for name, old in stale for queue in _queue_names(name, old))
             with translated():
@@ -125,7 +126,7 @@ class BrokerKeeper:
             with translated():
                 hosts = await client.hmget(keys.flows_hosts(), *new)
                 await client.hdel(keys.flows_hosts(), *new)
-                for worker in {host.decode() for host in hosts if host}:
+                for worker in {host.decode(errors="replace") for host in hosts if host}:
                     await client.publish(keys.control(worker), "host:")
         ended = [name for name, since in self._ended.items() if now - since >= LEAVE_S]
         while ended:
@@ -191,11 +192,13 @@ class BrokerKeeper:
             if since:
                 log.warning("signals are sent again", flow=flow_id, cycle=cycle, signals=len(some))
             for field, body in some:
-                key = parse_key(field.decode())
+                key = parse_key(field.decode(errors="replace"))
                 if isinstance(key, SignalKey):
                     is_tombstone = body.startswith(b"!")
                     message = (
-                        tombstone_message(key, body.decode()) if is_tombstone else signal_message(key, body, ttl_ms)
+                        tombstone_message(key, body.decode(errors="replace"))
+                        if is_tombstone
+                        else signal_message(key, body, ttl_ms)
                     )
                     batch.append((message, key))
         if batch:
@@ -217,15 +220,15 @@ class BrokerKeeper:
             pipe = client.pipeline(transaction=False)
             for worker in ids:
                 pipe.hmget(keys.worker(worker), "signals", "status")
-            rows = await pipe.execute() if ids else []
-        return [worker for worker, row in zip(ids, rows, strict=True) if row[0] == b"1" and row[1] == b"active"]
+            rows = other_types(await pipe.execute(raise_on_error=False)) if ids else []
+        return [worker for worker, row in zip(ids, rows, strict=True) if row == [b"1", b"active"]]
 
     async def _plan(self, flow_id: str, cycle: int) -> Plan | None:
         with translated():
             version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
         try:
-            return await self.store.plan(flow_id, version.decode()) if version else None
-        except NotFound:
+            return await self.store.plan(flow_id, version.decode(errors="replace")) if version else None
+        except (NotFound, SpoiltRecord):
             return None
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import structlog
 
 from tradewind import codec
 from tradewind.errors import Conflict, Invalid, NotFound, Problem, TimedOut
@@ -26,6 +26,7 @@ from tradewind.signals.signal import encode, new_signal
 if TYPE_CHECKING:
     from tradewind.flows.record_query import FlowRecords
 
+log = structlog.get_logger(__name__)
 #: How long a delete waits for running cycles to end; their nodes were asked to stop.
 DELETE_S = 30.0
 #: Flows whose definitions are read with one call.
@@ -98,9 +99,12 @@ class FlowControl:
                 rows = await pipe.execute()
             for i in range(len(part)):
                 raw = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in rows[2 * i].items()}
-                with suppress(SpoiltRecord), reading(f"the flow {part[i]!r}"):
-                    if raw:  # else it went away meanwhile
-                        views.append(_short_view(raw, rows[2 * i + 1]))
+                try:
+                    with reading(f"the flow {part[i]!r}"):
+                        if raw:  # else it went away meanwhile
+                            views.append(_short_view(raw, rows[2 * i + 1]))
+                except SpoiltRecord as error:
+                    log.warning("flow_unreadable", flow=part[i][:160], error=error.message)
         return views
 
     async def check_known(self, flow_id: str) -> None:
@@ -173,7 +177,7 @@ class FlowControl:
             return False
         with translated():
             names = await self.store.plane.tasks.redis.hkeys(self.store.plane.keys.flows_queues())
-        return any(name.decode().rpartition(":")[0] == flow_id for name in names)
+        return any(name.decode(errors="replace").rpartition(":")[0] == flow_id for name in names)
 
     # cycles
 
@@ -312,7 +316,7 @@ class FlowControl:
             version = await self.store.plane.tasks.redis.hget(keys.cycle(flow_id, cycle), "version")
         if version is None:
             raise unknown_cycle(flow_id, cycle)
-        plan = await self.store.plan(flow_id, version.decode())
+        plan = await self.store.plan(flow_id, version.decode(errors="replace"))
         node = plan.nodes.get(node_id)
         if node is None:
             raise NotFound(f"flow {flow_id!r} has no node {node_id!r}", code="node_not_found")

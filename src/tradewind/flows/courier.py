@@ -17,6 +17,7 @@ from tradewind.flows.plan import Plan
 from tradewind.flows.store import FlowStore
 from tradewind.ids import new_id
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.scripts import Arg
 from tradewind.signals.exchange import Delivery, Exchange, Message, Refused, Unroutable
 from tradewind.signals.memory import MemoryExchange
@@ -257,8 +258,8 @@ async def restore_queues(exchange: Exchange, store: FlowStore, flow_id: str, cyc
     if version is None or status != b"running":
         return False
     try:
-        plan = await store.plan(flow_id, version.decode())
-    except NotFound:
+        plan = await store.plan(flow_id, version.decode(errors="replace"))
+    except (NotFound, SpoiltRecord):
         return False
     known = [node for node in nodes if node in plan.nodes]
     await exchange.declare_many(queues_of(plan, cycle, known))

@@ -87,8 +87,8 @@ class KnownTypes:
         offers = await self._offers.read()
         with translated():
             announced = await client.hgetall(keys.node_types())
-            served = {name.decode() for name in await client.smembers(keys.worker_types())}
-            tasks = {name.decode() for name in await client.hkeys(keys.types())}
+            served = {name.decode(errors="replace") for name in await client.smembers(keys.worker_types())}
+            tasks = {name.decode(errors="replace") for name in await client.hkeys(keys.types())}
         found: dict[str, list[NodeType]] = {}
         for offer in offers:
             for name, data in offer.entries.items():

@@ -7,7 +7,7 @@ from typing import Any
 from tradewind.clock import now_ms
 from tradewind.flows.status import COUNTS
 from tradewind.flows.store import FlowStore
-from tradewind.numerals import stored_whole
+from tradewind.numerals import read_number, stored_whole
 from tradewind.redis.connection import translated
 
 BATCH = 1000
@@ -28,23 +28,23 @@ async def overview(store: FlowStore, limit: int) -> tuple[list[dict[str, Any]], 
         total, *rows = await pipe.execute()
         pipe = client.pipeline(transaction=False)
         for i, flow_id in enumerate(ids):
-            pipe.hmget(keys.cycle(flow_id, int(rows[2 * i][1] or -1)), _CYCLE)
+            pipe.hmget(keys.cycle(flow_id, _last(rows[2 * i][1])), _CYCLE)
         cycles = await pipe.execute() if ids else []
     found = []
     for i, flow_id in enumerate(ids):
-        status, last, due = (_text(value) for value in rows[2 * i])
+        status, _, due = (_text(value) for value in rows[2 * i])
         if status:  # else it went away meanwhile
             cycle = dict(zip(_CYCLE, (_text(value) for value in cycles[i]), strict=True))
             found.append(
                 {
                     "id": flow_id,
                     "status": status,
-                    "last_cycle": int(last or -1),
+                    "last_cycle": _last(rows[2 * i][1]),
                     "cycle_status": cycle["status"] or None,
                     "start_time": cycle["start_time"] or None,
                     "end_time": cycle["end_time"] or None,
-                    "counts": {name: int(cycle[name] or 0) for name in COUNTS},
-                    "next_execution": float(due or 0),
+                    "counts": {name: stored_whole(cycle[name]) for name in COUNTS},
+                    "next_execution": _seconds(due),
                     "running_cycles": rows[2 * i + 1],
                 }
             )
@@ -82,12 +82,24 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dic
     lag_s = max(0.0, (now_ms() - due[0][1]) / 1000) if due else 0.0
     single = {
         "cycles_running": running, "lag_s": lag_s, "outbox": outbox, "unsent": unsent, "missed": missed,
-        "skipped": skipped, "signals_refused": int(refused or 0),
+        "skipped": skipped, "signals_refused": stored_whole(refused),
     }  # fmt: skip
-    cycles = {name.decode(): int(count) for name, count in ended.items()}
+    cycles = {name.decode(errors="replace"): stored_whole(count) for name, count in ended.items()}
     single["cycles_s"] = cycles.pop("ms", 0) / 1000
     return statuses, cycles, single
 
 
 def _text(value: bytes | None) -> str:
-    return (value or b"").decode()
+    return (value or b"").decode(errors="replace")
+
+
+def _last(value: bytes | None) -> int:
+    """The number of the last cycle; -1: there was none."""
+    return stored_whole(value) if value else -1
+
+
+def _seconds(text: str) -> float:
+    try:
+        return read_number(text) if text else 0.0
+    except ValueError:
+        return 0.0

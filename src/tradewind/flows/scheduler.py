@@ -15,13 +15,15 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from tradewind import codec
-from tradewind.errors import Invalid, NotFound, TradewindError, error_text
+from tradewind.errors import Conflict, NotFound, TradewindError, Unavailable, error_text
+from tradewind.fence import Fence
 from tradewind.flows.plan import Plan
 from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import foreign_outputs
 from tradewind.flows.slots import grace_ms, take_due
 from tradewind.flows.store import FlowStore, Opened, Opening, unknown_flow
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType, other_types, reading
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.leader_store import Deposed
 from tradewind.tasks.record import TERMINAL, Status, split_body
@@ -32,6 +34,8 @@ LOOK_S = 5.0
 BATCH = 200
 #: So many flows that are due together are started side by side.
 AT_ONCE = 20
+#: A cycle whose record a script stumbles over is asked to stop again after so long.
+STOP_AGAIN_MS = 60_000
 #: After the id of the task: it is only taken off the list.
 _NOTHING: list[Arg] = ["FAILED", "", "", "", "", "", ""]
 
@@ -44,6 +48,9 @@ class FlowScheduler:
         self._news = news
         self.plane: FlowPlane = store.plane
         self._leader = (scheduler_id, epoch)
+        self._fence = Fence(job="flows")
+        #: Cycles past their deadline that could not be stopped.
+        self._not_stopped: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
         client: Any = self.plane.link.new_client(LOOK_S)
@@ -106,6 +113,9 @@ class FlowScheduler:
         except (TradewindError, RedisError) as error:  # a script may stumble over a record that a hand has spoilt
             log.warning("a cycle could not be started; it is tried again", flow=flow_id, error=error_text(error))
             return False
+        except Exception as error:  # noqa: BLE001 - the other flows are due, too
+            self._fence.met(error)
+            return False
 
     async def _fire(self, flow_id: str, due_ms: int) -> bool:
         with translated():
@@ -113,7 +123,7 @@ class FlowScheduler:
             version, anchored = await self.plane.tasks.redis.hmget(self.plane.keys.flow(flow_id), *fields)
         if version is None:
             raise unknown_flow(flow_id)
-        plan = await self.store.plan(flow_id, version.decode())
+        plan = await self.store.plan(flow_id, version.decode(errors="replace"))
         schedule = plan.spec.schedule
         anchor, now = (int(anchored) if anchored and anchored.isdigit() else 0) or due_ms, self.plane.clock.now_ms()
         taken = take_due(schedule, due_ms, now, anchor, limit=1)
@@ -161,16 +171,21 @@ class FlowScheduler:
         """The slot that waited for the cycle that has just ended."""
         try:
             raw = await self.store.read(flow_id)
+            slot = raw.get("buffered_ms")
+            if slot is None or raw.get("status") != "running":
+                return
+            with reading(f"the flow {flow_id!r}"):
+                plan = await self.store.plan(flow_id, raw["version"])
+                opening = self._opening(plan, int(slot))
+            opening.overlap = "wait"
+            opening.run_id = f"slot-{slot}"
+            await self._open(opening)
+        except (Deposed, Unavailable):
+            raise
         except NotFound:
             return
-        slot = raw.get("buffered_ms")
-        if slot is None or raw["status"] != "running":
-            return
-        plan = await self.store.plan(flow_id, raw["version"])
-        opening = self._opening(plan, int(slot))
-        opening.overlap = "wait"
-        opening.run_id = f"slot-{slot}"
-        await self._open(opening)
+        except (TradewindError, RedisError) as error:
+            log.warning("buffered_slot_not_started", flow=flow_id, error=error_text(error))
 
     # deadlines
 
@@ -181,8 +196,12 @@ class FlowScheduler:
             late = await client.zrange(keys.flows_deadlines(), "-inf", now, byscore=True, offset=0, num=BATCH)
             ended = await client.lrange(keys.flows_ended(), 0, BATCH - 1)
         for name in late:
-            if (known := read_cycle_name(name)) is None or not await self._time_out(*known):
-                with translated():
+            known = read_cycle_name(name)
+            is_stopped = known is not None and await self._time_out(*known)
+            with translated():
+                if is_stopped is None:
+                    await client.zadd(keys.flows_deadlines(), {name: now + STOP_AGAIN_MS})
+                elif not is_stopped:
                     await client.zrem(keys.flows_deadlines(), name)
         for flow_id in dict.fromkeys(ended):
             await self.open_buffered(flow_id.decode(errors="replace"))
@@ -190,17 +209,20 @@ class FlowScheduler:
             with translated():
                 await client.ltrim(keys.flows_ended(), len(ended), -1)
 
-    async def _time_out(self, flow_id: str, cycle: int) -> bool:
-        """False: there is nothing to stop."""
+    async def _time_out(self, flow_id: str, cycle: int) -> bool | None:
+        """False: there is nothing to stop; None: it could not be done, and is to be tried again."""
         try:
             is_stopped = await self.store.stop(flow_id, cycle, "timeout", "", "the cycle's deadline has passed")
         except NotFound:  # somebody removed or spoilt it
             with translated():
                 await self.plane.tasks.redis.srem(self.plane.keys.flow_running(flow_id), cycle)
             return False
-        except RedisError as error:  # the script has stumbled over its record
-            log.error("cycle_not_stopped", flow=flow_id, cycle=cycle, error=error_text(error))
-            return False
+        except (RedisError, WrongType) as error:  # the script has stumbled over its record
+            if (flow_id, cycle) not in self._not_stopped:
+                self._not_stopped.add((flow_id, cycle))
+                log.error("cycle_not_stopped", flow=flow_id, cycle=cycle, error=error_text(error), hint="see doctor")
+            return None
+        self._not_stopped.discard((flow_id, cycle))
         if is_stopped:
             log.warning("a cycle ran past its deadline", flow=flow_id, cycle=cycle)
         return is_stopped
@@ -220,7 +242,7 @@ class FlowScheduler:
                 for task_id in ids:
                     pipe.hmget(keys.task(task_id.decode(errors="replace")), "status", "worker")
                     pipe.get(keys.body(task_id.decode(errors="replace")))
-                rows = await pipe.execute(raise_on_error=False)
+                rows = other_types(await pipe.execute(raise_on_error=False))
             endings = [await self._read_ending(ids[i], rows[2 * i], rows[2 * i + 1]) for i in range(len(ids))]
             await self._settle_all(endings)
             done += len(ids)
@@ -230,7 +252,7 @@ class FlowScheduler:
         args: list[Arg] = [*self.plane.head(), self.plane.outbox_max, *(part for each in endings for part in each)]
         try:
             await self.plane.scripts.run("node_settle", [self.plane.keys.task_ended(HOOK)], args)
-        except ResponseError as error:
+        except (ResponseError, WrongType) as error:
             if len(endings) > 1:
                 for ending in endings:
                     await self._settle_all([ending])
@@ -245,8 +267,9 @@ class FlowScheduler:
     async def _read_ending(self, task_id: bytes, row: Any, body: Any) -> list[Arg]:
         try:
             if isinstance(row, list) and isinstance(body, bytes) and row[0] is not None:
-                return [task_id, *await self._ending(task_id.decode(), row, body)]
-        except (Invalid, ValueError, TypeError, AttributeError, LookupError) as error:  # a stranger wrote it
+                with reading("its record"):
+                    return [task_id, *await self._ending(task_id.decode(), row, body)]
+        except (NotFound, Conflict) as error:  # a stranger wrote it, or its plan is gone
             log.warning("node_end_unreadable", task=task_id.decode(errors="replace"), error=error_text(error))
         return [task_id, *_NOTHING]
 
@@ -269,7 +292,7 @@ class FlowScheduler:
                 version = await self.plane.tasks.redis.hget(self.plane.keys.cycle(flow_id, cycle), "version")
             if version is None:
                 return nothing
-            plan = await self.store.plan(flow_id, version.decode())
+            plan = await self.store.plan(flow_id, version.decode(errors="replace"))
             packed = msgspec.msgpack.encode(foreign_outputs(plan.nodes[node_id], flow_id, cycle, ended.get("result")))
         return [status.value, message, str(flow_id), int(cycle), str(node_id), packed, (row[1] or b"").decode()]
 

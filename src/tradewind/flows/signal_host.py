@@ -19,8 +19,10 @@ from tradewind.flows.courier import TOMBSTONE, read_tombstone, restore_queues
 from tradewind.flows.host import taken_nodes
 from tradewind.flows.node_registry import NodeRegistry
 from tradewind.flows.plan import OUTSIDE, Plan, edge_key
+from tradewind.flows.scheduler import read_cycle_name
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.scripts import Arg
 from tradewind.signals.exchange import Consumer, Delivery, Exchange
 from tradewind.signals.routing import SignalKey, StopKey, queue_name, read_key
@@ -86,7 +88,7 @@ class SignalHost:
         me = self._worker()[0].id.encode()
         with translated():
             hosts = await self.plane.tasks.redis.hgetall(self.plane.keys.flows_hosts())
-        mine = {name.decode() for name, worker in hosts.items() if worker == me}
+        mine = {name.decode() for name, worker in hosts.items() if worker == me and read_cycle_name(name) is not None}
         lost = {name: [c.queue for c in consumers if c.is_ended] for name, consumers in self._hosted.items()}
         lost = {name: queues for name, queues in lost.items() if queues}
         for name in (set(self._hosted) - mine) | lost.keys():  # lost: a new flow may have the name of a deleted one
@@ -109,8 +111,8 @@ class SignalHost:
         if version is None or status != b"running":
             return
         try:
-            plan = await self.store.plan(flow_id, version.decode())
-        except NotFound:
+            plan = await self.store.plan(flow_id, version.decode(errors="replace"))
+        except (NotFound, SpoiltRecord):
             return
         self._hosted[name] = []
         prefetch = self.plane.signals.prefetch

@@ -152,7 +152,7 @@ async def cycle_outputs(store: FlowStore, flow_id: str, cycle: int) -> dict[str,
         if parent is not None:
             kept = await client.hgetall(keys.cycle_outputs(flow_id, cycle))
             return {name.decode(): _payloads(data) for name, data in kept.items()}
-        plan = await store.plan(flow_id, version.decode())
+        plan = await store.plan(flow_id, version.decode(errors="replace"))
         bodies = await client.mget([keys.body(f"{flow_id}_{cycle}_{name}") for name in plan.nodes])
     found: dict[str, dict[str, Any]] = {}
     for name, body in zip(plan.nodes, bodies, strict=True):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from tradewind import codec
 from tradewind.clock import iso
 from tradewind.errors import NotFound
@@ -18,6 +20,7 @@ from tradewind.tasks.waiting import Wanted, reasons
 if TYPE_CHECKING:
     from tradewind.flows.record_query import CycleEntry, FlowRecords
 
+log = structlog.get_logger(__name__)
 COUNTS = ("total", "open", "completed", "failed", "skipped", "terminated")
 #: States of a node's task in which a worker is what it needs; RETRYING may wait for something else on purpose.
 _NO_WORKER_YET = (b"QUEUED",)
@@ -86,7 +89,8 @@ class FlowStatus:
         keys, client = self.store.plane.keys, self.store.plane.tasks.redis
         with translated():
             arrived = {
-                k.decode(): v for k, v in (await client.hgetall(keys.cycle_inputs(flow_id, cycle, node_id))).items()
+                k.decode(errors="replace"): v
+                for k, v in (await client.hgetall(keys.cycle_inputs(flow_id, cycle, node_id))).items()
             }
         missing = []
         sources = {source for pairs in node.sources.values() for source, _ in pairs}
@@ -275,7 +279,9 @@ def readable_cycle(row: dict[bytes, bytes]) -> dict[str, Any] | None:
     try:
         with reading("a cycle"):
             return cycle_view({name.decode(): value.decode() for name, value in row.items()})
-    except SpoiltRecord:
+    except SpoiltRecord as error:
+        flow_id, cycle = (row.get(name, b"").decode(errors="replace")[:160] for name in (b"flow_id", b"cycle"))
+        log.warning("cycle_unreadable", flow=flow_id, cycle=cycle, error=error.message)
         return None
 
 

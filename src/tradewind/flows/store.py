@@ -18,6 +18,7 @@ from tradewind.flows.plane import FlowPlane
 from tradewind.flows.slots import first_slot
 from tradewind.flows.spec import FlowSpec
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import reading
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.leader_store import Deposed
 
@@ -124,21 +125,22 @@ class FlowStore:
         return [flow_id.decode(errors="replace") for flow_id in found]
 
     async def plan(self, flow_id: str, version: str = "") -> Plan:
-        """The plan of that version ("" the registered one), kept at hand. Raises NotFound."""
+        """The plan of that version ("" the registered one), kept at hand. Raises NotFound, SpoiltRecord."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         if not version:
             with translated():
                 stored = await client.hget(keys.flow(flow_id), "version")
             if stored is None:
                 raise unknown_flow(flow_id)
-            version = stored.decode()
+            version = stored.decode(errors="replace")
         plan = self._plans.get((flow_id, version))
         if plan is None:
             with translated():
                 data = await client.hget(keys.flow_plan(flow_id, version), ":plan")
             if data is None:
                 raise unknown_flow(flow_id)
-            plan = decode_plan(data)
+            with reading(f"the plan of the flow {flow_id!r}"):
+                plan = decode_plan(data)
             if len(self._plans) >= 1000:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[flow_id, version] = plan

@@ -9,6 +9,7 @@ from tradewind import codec
 from tradewind.errors import NotFound
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord
 from tradewind.redis.index_sweep import BATCH, Entry, IndexFault, IndexSweep, Mode, index, kept, records
 from tradewind.redis.scripts import Arg
 
@@ -38,10 +39,13 @@ class FlowSweep(IndexSweep):
     async def answer(self, mode: Mode, asked: Sequence[tuple[str, str]]) -> list[IndexFault]:
         """Deadlines and triggers follow from the plan of a flow, which the script does not read."""
         again: list[Entry] = []
-        for what, name in dict.fromkeys(asked):
-            entry = await (self._deadline(name) if what == "deadline" else self._trigger(name))
-            again += [entry] if entry is not None else []
         faults: list[IndexFault] = []
+        for what, name in dict.fromkeys(asked):
+            found = await (self._deadline(name) if what == "deadline" else self._trigger(name))
+            if isinstance(found, IndexFault):
+                faults.append(found)
+            elif found is not None:
+                again.append(found)
         for start in range(0, len(again), BATCH):
             faults += await self.decide(mode, again[start : start + BATCH], [])
         return faults
@@ -53,15 +57,19 @@ class FlowSweep(IndexSweep):
         if version is None:
             return None
         timeout_s = self._plane.settings.cycle_timeout_s
-        with contextlib.suppress(NotFound):  # the script names the plan that is gone; the cycle must end all the same
-            timeout_s = self._plane.cycle_timeout_s(await self._store.plan(flow_id, version.decode()))
+        # A plan that is gone or spoilt is named with the flow; the cycle must end all the same.
+        with contextlib.suppress(NotFound, SpoiltRecord):
+            timeout_s = self._plane.cycle_timeout_s(await self._store.plan(flow_id, version.decode(errors="replace")))
         begun = int(start) if start and start.isdigit() else self._plane.clock.now_ms()
         return "<deadline>", name.encode(), b"%d" % (begun + int(timeout_s * 1000))
 
-    async def _trigger(self, flow_id: str) -> Entry | None:
+    async def _trigger(self, flow_id: str) -> Entry | IndexFault | None:
         try:
             plan = await self._store.plan(flow_id)
         except NotFound:
             return None
+        except SpoiltRecord as error:
+            what = f"no cycle of the flow can start: {error.message}. Apply the flow again"
+            return IndexFault(self.keys.flow(flow_id), what, "n")
         text = codec.encode(plan.spec.triggers) if plan.spec.triggers else b""
         return "<trigger>", flow_id.encode(), b"%s %s" % (plan.version.encode(), text)

@@ -9,9 +9,11 @@ import asyncio
 import time
 
 import structlog
+from redis.exceptions import RedisError
 
 from tradewind import codec
-from tradewind.errors import Invalid, NotFound, Unavailable
+from tradewind.errors import Invalid, NotFound, TradewindError, Unavailable, error_text
+from tradewind.flows.scheduler import read_cycle_name
 from tradewind.flows.store import FlowStore
 from tradewind.redis.connection import translated
 
@@ -28,6 +30,8 @@ class TerminateWatch:
         self.plane = store.plane
         self._next_cycle = 0
         self._next_node = 0
+        #: Cycles whose flags cannot be read, which was logged.
+        self._unread: set[tuple[str, int]] = set()
 
     async def run(self) -> None:
         while True:
@@ -42,24 +46,39 @@ class TerminateWatch:
         """Stop open nodes that have a flag of their own, or of their component; how many had one of their own."""
         keys, client = self.plane.keys, self.plane.tasks.redis
         with translated():
-            cycles = [name.decode() for name in await client.zrange(keys.flows_deadlines(), 0, -1)]
+            names = await client.zrange(keys.flows_deadlines(), 0, -1)
+        cycles = [known for name in names if (known := read_cycle_name(name)) is not None]
         room, ended, seen = KEYS_A_LOOK, 0, 0
         start = self._next_cycle % len(cycles) if cycles else 0
-        for name in (cycles[start:] + cycles[:start])[:CYCLES_A_LOOK]:
-            flow_id, _, number = name.rpartition(":")
-            open_nodes = await self._open(flow_id, int(number))
+        self._unread &= set(cycles)
+        for flow_id, cycle in (cycles[start:] + cycles[:start])[:CYCLES_A_LOOK]:
             first = self._next_node if not seen else 0
-            some = open_nodes[first : first + room]
-            ended += await self._end_flagged(flow_id, int(number), some)
-            room -= len(some)
-            if first + len(some) < len(open_nodes):  # it goes on here next time
-                self._next_cycle, self._next_node = start + seen, first + len(some)
+            looked, flagged, is_more = await self._look_at(flow_id, cycle, first, room)
+            ended, room = ended + flagged, room - looked
+            if is_more:  # it goes on here next time
+                self._next_cycle, self._next_node = start + seen, first + looked
                 return ended
             seen += 1
             if not room:
                 break
         self._next_cycle, self._next_node = start + seen, 0
         return ended
+
+    async def _look_at(self, flow_id: str, cycle: int, first: int, room: int) -> tuple[int, int, bool]:
+        """How many open nodes were looked at, how many had a flag, whether there are more. Spoilt records of a cycle
+        hold up no other."""
+        try:
+            open_nodes = await self._open(flow_id, cycle)
+            some = open_nodes[first : first + room]
+            flagged = await self._end_flagged(flow_id, cycle, some)
+            return len(some), flagged, first + len(some) < len(open_nodes)
+        except Unavailable:
+            raise
+        except (TradewindError, RedisError) as error:
+            if (flow_id, cycle) not in self._unread:
+                self._unread.add((flow_id, cycle))
+                log.warning("terminate_flags_unread", flow=flow_id, cycle=cycle, error=error_text(error))
+            return 0, 0, False
 
     async def _open(self, flow_id: str, cycle: int) -> list[str]:
         keys, client = self.plane.keys, self.plane.tasks.redis
@@ -68,7 +87,7 @@ class TerminateWatch:
             pipe.smembers(keys.cycle_nodes(flow_id, cycle))
             pipe.hkeys(keys.cycle_done(flow_id, cycle))
             nodes, done = await pipe.execute()
-        return sorted(node.decode() for node in nodes - set(done))
+        return sorted(node.decode(errors="replace") for node in nodes - set(done))
 
     async def _end_flagged(self, flow_id: str, cycle: int, nodes: list[str]) -> int:
         if not nodes:
@@ -86,16 +105,25 @@ class TerminateWatch:
         try:
             for i in free:
                 if flags[i] is not None:
-                    ended += await self.store.stop(flow_id, cycle, "node", nodes[i], reason_of(flags[i]))
+                    ended += await self._end_node(flow_id, cycle, nodes[i], reason_of(flags[i]))
             if version is not None:
-                await self._stop_components(flow_id, cycle, version.decode(), [nodes[i] for i in free])
+                told = version.decode(errors="replace")
+                await self._stop_components(flow_id, cycle, told, [nodes[i] for i in free])
         except NotFound:  # the cycle has gone meanwhile
             pass
         return ended
 
+    async def _end_node(self, flow_id: str, cycle: int, node: str, reason: str) -> bool:
+        try:
+            return await self.store.stop(flow_id, cycle, "node", node, reason)
+        except NotFound as error:
+            if error.code != "node_not_found":
+                raise
+            return False  # somebody put it among the nodes
+
     async def _stop_components(self, flow_id: str, cycle: int, version: str, nodes: list[str]) -> None:
         plan = await self.store.plan(flow_id, version)
-        components = sorted({plan.nodes[node].component for node in nodes})
+        components = sorted({plan.nodes[node].component for node in nodes if node in plan.nodes})
         if not components:
             return
         with translated():

@@ -7,25 +7,29 @@ started before a crash is found again by its run id.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
+from redis.exceptions import RedisError
 
 from tradewind import codec
-from tradewind.errors import Invalid, TradewindError, Unavailable
+from tradewind.errors import TradewindError, Unavailable, error_text
 from tradewind.flows.control import FlowControl
 from tradewind.flows.point_trigger import TYPES, PointTrigger, Remembered, read_trigger
+from tradewind.points.address import Address
 from tradewind.points.board_read import BoardReader
 from tradewind.points.feed import FeedBatch, FeedReader
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import SpoiltRecord, WrongType, reading
 
 log = structlog.get_logger(__name__)
 CONSUMER = "flow-triggers"
 #: How long a list of triggers is used before it is read again: a flow that was just started misses nothing.
 FRESH_S = 0.0
+T = TypeVar("T")
 
 
 class TriggerWatch:
@@ -53,7 +57,13 @@ class TriggerWatch:
         plane = self.flows.store.plane
         with translated():
             raw = await plane.tasks.redis.hgetall(plane.keys.trigger_states())
-        self._states = {k.decode(): msgspec.json.decode(v, type=Remembered) for k, v in raw.items()}
+        self._states = {}
+        for field, text in raw.items():
+            try:
+                with reading("what a trigger remembers"):
+                    self._states[field.decode()] = msgspec.json.decode(text, type=Remembered)
+            except SpoiltRecord as error:  # as if it had seen nothing yet
+                log.warning("trigger_state_unreadable", trigger=field.decode(errors="replace"), error=error.message)
 
     async def _refresh(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -67,18 +77,11 @@ class TriggerWatch:
             return
         self._text = text
         self._by_key, self._by_flow = {}, {}
-        for flow_id, data in text.items():
-            for i, raw in enumerate(codec.decode(data)):
-                if raw.get("type") in TYPES:
-                    try:
-                        trigger = read_trigger(raw)
-                    except Invalid as error:
-                        log.error("a trigger cannot be read", flow=flow_id.decode(), error=error.message)
-                        continue
-                    address, name = trigger.address, flow_id.decode()
-                    self._by_flow.setdefault(name, {})[i] = trigger
-                    key = f"{address.service}:{address.entity}:{address.kind}"
-                    self._by_key.setdefault(key, []).append((name, i, trigger))
+        for name, i, trigger in triggers_of(text, TYPES, read_trigger):
+            address = trigger.address
+            self._by_flow.setdefault(name, {})[i] = trigger
+            key = f"{address.service}:{address.entity}:{address.kind}"
+            self._by_key.setdefault(key, []).append((name, i, trigger))
 
     async def _take(self, batch: FeedBatch) -> None:
         changed: dict[str, bytes] = {}
@@ -111,11 +114,18 @@ class TriggerWatch:
         for at, trigger in self._by_flow[flow_id].items():
             state = self._states.get(f"{flow_id} {at}")
             if state is None:
-                known = await self._board.read_one(trigger.address)
-                state = Remembered(last=known.value, ts=known.ts)
+                state = await self._on_board(trigger.address)
             address = str(trigger.address)
             seen[at] = {"address": address, "value": state.last, "previous": state.previous, "ts": state.ts}
         return seen
+
+    async def _on_board(self, address: Address) -> Remembered:
+        try:
+            known = await self._board.read_one(address)
+        except WrongType as error:
+            log.warning("trigger_point_unreadable", address=str(address), error=error.message)
+            return Remembered()
+        return Remembered(last=known.value, ts=known.ts)
 
     async def _store(self, batch: FeedBatch, changed: dict[str, bytes]) -> None:
         plane = self.flows.store.plane
@@ -125,6 +135,29 @@ class TriggerWatch:
                 pipe.hset(plane.keys.trigger_states(), mapping=changed)
             pipe.execute_command("HSET", self.points.keys.feed_cursors(), *batch.cursor)
             await pipe.execute()
+
+
+def triggers_of(
+    text: Mapping[bytes, bytes], types: Container[str], read: Callable[[dict[str, Any]], T]
+) -> Iterator[tuple[str, int, T]]:
+    """Flow, number and trigger of all in `flows:triggers` that have one of these types; what is none is logged."""
+    for field, data in text.items():
+        flow_id = field.decode(errors="replace")
+        try:
+            with reading(f"the triggers of the flow {flow_id!r}"):
+                raws = codec.decode(data)
+                of_type = [(i, raw) for i, raw in enumerate(raws) if raw.get("type") in types]
+        except SpoiltRecord as error:
+            log.error("a trigger cannot be read", flow=flow_id, error=error.message)
+            continue
+        for i, raw in of_type:
+            try:
+                with reading(f"trigger {i} of the flow {flow_id!r}"):
+                    trigger = read(raw)
+            except SpoiltRecord as error:
+                log.error("a trigger cannot be read", flow=flow_id, error=error.message)
+                continue
+            yield flow_id, i, trigger
 
 
 async def fire(
@@ -143,4 +176,7 @@ async def fire(
             await asyncio.sleep(0.5)
         except TradewindError as error:
             log.info("a trigger started no cycle", flow=flow_id, error=error.message)
+            return
+        except RedisError as error:  # a script has stumbled over a record of that flow
+            log.error("a trigger started no cycle", flow=flow_id, error=error_text(error))
             return
