@@ -14,8 +14,14 @@ import pytest
 
 from tests import servers
 from tests.alarms.alarm_room import AlarmRoom, hot
+from tradewind.alarms.faults import READER
+from tradewind.alarms.journal import AlarmJournal
+from tradewind.alarms.journal_entry import READERS, SQL_CURSOR, JournalEntry, read_leaving
 from tradewind.alarms.keeper import TICK_S, AlarmKeeper
+from tradewind.alarms.listing import AlarmQuery
+from tradewind.alarms.losses import JournalLosses
 from tradewind.alarms.record import AlarmNotFound
+from tradewind.alarms.recorder import AlarmRecorder
 from tradewind.alarms.sweep import AlarmSweep
 from tradewind.clock import Clock
 from tradewind.errors import Unavailable
@@ -287,3 +293,21 @@ async def test_a_record_that_a_hand_has_spoilt_stops_neither_timers_nor_sweeper_
     await AlarmSweep(room.plane).run()
     await room.redis.delete(room.keys.alarm(spoilt.id))
     assert len(await room.audit()) == 2
+
+
+async def test_cursors_and_names_of_another_program_stop_no_reader(room: AlarmRoom, link: Link, sql: Sql) -> None:
+    cursors, keys = room.keys.cursors(), room.keys
+    await room.redis.hset(cursors, mapping={READER: "soon", SQL_CURSOR: b"\xff", f"{READERS}stranger": "never"})
+    odd = {b"\xff": "1", "raised": "many", "level:High": "1.5", "flood_since": "soon"}
+    await room.redis.hset(keys.alarm_figures(), mapping=odd)
+    await room.redis.zadd(keys.alarm_order("all"), {b"\xff": 1})
+    await report(link, keys, "channel_offline", "comsrv:1", "channel 1 is offline")
+    assert await room.faults.step() == 1
+    assert await room.faults.step() == 0, "the cursor is one again"
+    (alarm,) = (await room.store.list(AlarmQuery())).alarms
+    await JournalLosses(room.plane).tell()
+    assert await read_leaving(room.plane) == {}
+    assert len(await JournalEntry.read(room.plane, AlarmJournal(sql), alarm.id)) == 1
+    recorder = AlarmRecorder(room.plane, AlarmJournal(sql))
+    assert await recorder.step() == 1
+    assert await recorder.step() == 0

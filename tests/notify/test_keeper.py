@@ -251,6 +251,30 @@ async def test_an_entry_that_nobody_can_read_stops_nothing(room: NotifyRoom, web
     assert "raised alarm_1" in events(web, "/ops")
 
 
+async def test_names_and_records_of_another_program_hold_up_no_delivery(room: NotifyRoom, web: Web) -> None:
+    await put(room, web, "ops", "lead", escalation=[{"after_s": 600, "targets": ["lead"]}])
+    keys, redis = room.keys, room.redis
+    await redis.set(keys.alarm("alarm_9"), "text")
+    await redis.zadd(keys.notify_timers(), {b"\xff": 1, "alarm_9": 1})
+    await redis.zadd(keys.notify_failed(), {b"\xff": 1})
+    await redis.hset(keys.notify_targets(), b"\xff:last", "1")
+    await redis.hset(keys.notify_told(), b"\xff", "1")
+    await redis.xadd(keys.notify_log(), {b"\xff": b"\xff"})
+    async with room.keeper():
+        await room.event("raised")
+        await room.quiet()
+        room.advance(600)
+        await until(lambda: events(web, "/lead") == ["escalated alarm_1"])
+
+        async def is_over() -> bool:
+            return not await redis.zcard(keys.notify_timers())
+
+        await until(is_over)
+        await room.quiet()
+    assert events(web, "/ops") == ["raised alarm_1"]
+    assert {delivery.target for delivery in await room.store.ended()} == {"ops", "lead"}
+
+
 async def test_a_removed_target_is_dropped_and_swept(room: NotifyRoom, web: Web) -> None:
     await put(room, web, "ops")
     async with room.keeper():

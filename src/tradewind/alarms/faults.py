@@ -13,6 +13,7 @@ from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import report
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.redis.text import stream_id_of
 
 log = structlog.get_logger(__name__)
 #: This reader's field in `station:cursors`.
@@ -31,7 +32,7 @@ class FaultReader:
         keys = self.plane.keys
         with translated(self.plane.link):
             stored = await self.plane.redis.hget(keys.cursors(), READER)
-            cursor = stored.decode() if stored else ""
+            cursor = stream_id_of(stored)  # as nothing, if somebody has written something else there
             block = wait_ms if client is not None else None
             reader = self.plane.redis if client is None else client
             found = await reader.xread({keys.faults(): cursor or "0-0"}, count=BATCH, block=block)
@@ -44,7 +45,7 @@ class FaultReader:
             )
             log.error("faults_lost", after=cursor)
             await report(self.plane.link, keys, "faults_lost", "station:faults", text)
-        args: list[Arg] = [self._context, self.plane.clock.now_arg(), READER, cursor, entries[-1][0].decode()]
+        args: list[Arg] = [self._context, self.plane.clock.now_arg(), READER, stored or b"", entries[-1][0].decode()]
         for entry_id, fields in entries:
             args += _wish(entry_id.decode(), fields)
         await self._scripts.run("alarm_faults", [keys.cursors()], args)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.text import stream_id_of
 
 if TYPE_CHECKING:
     from tradewind.alarms.journal import AlarmJournal  # SQL is heavy, and not every role needs it
@@ -28,7 +29,7 @@ async def read_leaving(plane: PointPlane) -> dict[str, bytes]:
     with translated(plane.link):
         cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR)
     found: dict[str, bytes] = {}
-    after = f"({cursor.decode()}" if cursor else "-"
+    after = f"({at}" if (at := stream_id_of(cursor)) else "-"
     while after:
         with translated(plane.link):
             rows = await plane.redis.xrange(keys.alarm_journal(), after, "+", count=_AT_ONCE)
@@ -79,7 +80,7 @@ class JournalEntry(NamedTuple):
         with translated(plane.link):
             cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR) if journal is not None else None
         found: dict[int, Self] = {}
-        before, after = "+", f"({cursor.decode()}" if cursor else "-"
+        before, after = "+", f"({at}" if (at := stream_id_of(cursor)) else "-"
         while before and 1 not in found:
             with translated(plane.link):
                 rows = await plane.redis.xrevrange(keys.alarm_journal(), before, after, count=_AT_ONCE)

@@ -14,6 +14,7 @@ from tradewind.alarms.transitions import OPEN, Status
 from tradewind.errors import Invalid, Problem
 from tradewind.points.plane import PointPlane
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.redis.text import text_of
 
 if TYPE_CHECKING:
     from tradewind.alarms.store import AlarmStore
@@ -113,7 +114,8 @@ async def read_page(plane: PointPlane, scripts: Scripts, query: AlarmQuery) -> A
     keys, (order, filters) = plane.keys, _way(query)
     high = "+inf" if query.to_ms is None else str(query.to_ms)
     low = "-inf" if query.from_ms is None else str(query.from_ms)
-    last_ms, last_id = place_of(query.after)
+    last_ms, place = place_of(query.after)
+    last_id = place.encode()
     found: list[Alarm] = []
     looked = 0
     packed = codec.encode(filters)
@@ -122,11 +124,11 @@ async def read_page(plane: PointPlane, scripts: Scripts, query: AlarmQuery) -> A
         look = LOOK if filters else want
         args: list[Arg] = [keys.p, high, low, last_ms, last_id, want, look, packed]
         ms, alarm_id, rows = await scripts.run("alarm_page", [keys.alarm_order(order)], args)
-        last_ms, last_id = ms.decode(), alarm_id.decode()
+        last_ms, last_id = text_of(ms), alarm_id
         found += (alarm for alarm in map(from_redis, rows) if alarm is not None)
         looked += look
         if not last_id or len(found) >= query.limit or looked >= LOOK_MOST:
-            return AlarmPage(found, f"{last_ms}-{last_id}" if last_id else "")
+            return AlarmPage(found, f"{last_ms}-{text_of(last_id)}" if last_id else "")
 
 
 async def export_rows(store: AlarmStore, query: AlarmQuery) -> AsyncIterator[list[str]]:

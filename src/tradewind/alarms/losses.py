@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.losses import Losses
+from tradewind.redis.text import text_of
 
 #: In `alarm:figures`, followed by the name of the reader; `sql` is the recorder.
 DROPPED = "journal_dropped:"
@@ -29,7 +30,7 @@ class JournalLosses:
         with translated(self._plane.link):
             names = await self._plane.redis.hkeys(self._plane.keys.alarm_figures())
         told = 0
-        for reader in dropped_of(dict.fromkeys((name.decode() for name in names), 0)):
+        for reader in dropped_of(dict.fromkeys(map(text_of, names), 0)):
             whose = "they were in SQL" if reader == "sql" else f"{reader} had them"
             what = f"transitions of alarms were dropped from the full journal before {whose}"
             told += await self._losses.tell(DROPPED + reader, CODE, f"alarms:journal:{reader}", what)

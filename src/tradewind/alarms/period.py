@@ -13,6 +13,7 @@ from tradewind.alarms.statistics import PeriodStatistics, Talker
 from tradewind.alarms.transitions import OPEN, Status
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.text import stream_id_of
 from tradewind.sql.tables import alarm_journal
 
 _ENDED = (Status.RESOLVED.value, Status.CLOSED.value)
@@ -68,7 +69,7 @@ async def _recorded_until(plane: PointPlane) -> int | None:
     keys = plane.keys
     with translated(plane.link):
         cursor = await plane.redis.hget(keys.cursors(), SQL_CURSOR)
-        after = f"({cursor.decode()}" if cursor else "-"
+        after = f"({at}" if (at := stream_id_of(cursor)) else "-"
         found = await plane.redis.xrange(keys.alarm_journal(), min=after, count=1)
     return int(found[0][1].get(b"at", found[0][0].partition(b"-")[0])) if found else None
 

@@ -18,6 +18,7 @@ from tradewind.alarms.journal_entry import READERS, SQL_CURSOR, JournalEntry
 from tradewind.errors import Invalid, TradewindError
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.text import stream_id_of
 
 log = structlog.get_logger(__name__)
 BATCH = 1000
@@ -62,7 +63,7 @@ class AlarmRecorder:
         keys, redis = self.plane.keys, self.plane.redis
         with translated(self.plane.link):
             cursor = await redis.hget(keys.cursors(), SQL_CURSOR)
-            after = b"(" + cursor if cursor else "-"
+            after = f"({at}" if (at := stream_id_of(cursor)) else "-"
             entries = await redis.xrange(keys.alarm_journal(), min=after, count=BATCH)
         if not entries:
             return 0
@@ -77,7 +78,7 @@ class AlarmRecorder:
         keys = self.plane.keys
         with translated(self.plane.link):
             cursor = await self.plane.redis.hget(keys.cursors(), SQL_CURSOR)
-            await client.xread({keys.alarm_journal(): cursor or "0-0"}, count=1, block=int(WAIT_S * 1000))
+            await client.xread({keys.alarm_journal(): stream_id_of(cursor) or "0-0"}, count=1, block=int(WAIT_S * 1000))
         await asyncio.sleep(GATHER_S)
 
     async def _write(self, rows: Sequence[Row]) -> None:
@@ -101,7 +102,8 @@ class AlarmRecorder:
         with translated(self.plane.link):
             await redis.hset(keys.cursors(), SQL_CURSOR, last)
             cursors = await redis.hgetall(keys.cursors())
-            oldest = min(_numbers(at) for name, at in cursors.items() if name.startswith(READERS.encode()))
+            known = [at for name, at in cursors.items() if name.startswith(READERS.encode()) and stream_id_of(at)]
+            oldest = min(map(_numbers, known))
             await redis.xtrim(keys.alarm_journal(), minid=f"{oldest[0]}-{oldest[1] + 1}", approximate=False)
 
     async def _purge(self) -> None:

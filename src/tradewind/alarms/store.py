@@ -25,6 +25,7 @@ from tradewind.alarms.transitions import Action, Status, allowed
 from tradewind.errors import Conflict, Invalid, TradewindError
 from tradewind.points.plane import PointPlane
 from tradewind.redis.scripts import Scripts
+from tradewind.redis.text import text_of
 
 if TYPE_CHECKING:
     from tradewind.alarms.journal import AlarmJournal  # SQL is heavy, and not every role needs it
@@ -83,13 +84,13 @@ class AlarmStore:
         for start in range(0, len(alarms), CHUNK):
             some = [wire(a, new_alarm_id(), ids.new_id()) for a in alarms[start : start + CHUNK]]
             replies = await self._run("alarm_raise", [self.plane.keys.alarm_open()], [codec.encode(a) for a in some])
-            found += (Raised(alarm_id.decode(), bool(is_new)) for alarm_id, is_new in replies)
+            found += (Raised(text_of(alarm_id), bool(is_new)) for alarm_id, is_new in replies)
         return found
 
     async def clear(self, rule_id: str, source: str, actual: str = "") -> str:
         """The condition is over: the alarm is resolved, a latched one only marked. Its id, `` if none is open."""
         reply = await self._run("alarm_clear", [self.plane.keys.alarm_open()], [rule_id, source, actual])
-        return str(reply[0].decode())
+        return text_of(reply[0])
 
     async def restore(self, records: Sequence[Mapping[str, str]]) -> list[int]:
         """Bring open alarms back, each the fields of its hash, with ids, counts and acknowledgements as they were. Per
@@ -189,7 +190,7 @@ class AlarmStore:
     async def open_id(self, rule_id: str, source: str) -> str:
         """The id of the open alarm, `` if there is none."""
         reply = (await self.plane.home.ask([("HGET", self.plane.keys.alarm_open(), f"{rule_id}|{source}")]))[0]
-        return reply.decode() if reply else ""
+        return text_of(reply)
 
     async def list(self, query: AlarmQuery) -> AlarmPage:
         """Raises Invalid for a bad place, Conflict for archived ones without a journal."""

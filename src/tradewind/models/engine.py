@@ -14,7 +14,7 @@ import structlog
 
 from tradewind.clock import Clock
 from tradewind.errors import Unavailable
-from tradewind.ids import short_random
+from tradewind.ids import ID, short_random
 from tradewind.models.definitions import Definitions
 from tradewind.models.network import Network
 from tradewind.models.round import Outcome, RoundStore
@@ -27,6 +27,8 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
+from tradewind.redis.text import text_of
 from tradewind.tasks.leader import Leadership
 
 log = structlog.get_logger(__name__)
@@ -125,7 +127,7 @@ class ModelEngine:
         """Inputs stand where they stood at the cursor; those that nothing is known of, where the board has them."""
         with translated(self.plane.link):
             raw = await self.plane.redis.hgetall(self.plane.keys.model_states())
-        stored = restore(network, {field.decode(): data for field, data in raw.items()})
+        stored = restore(network, {text_of(field): data for field, data in raw.items()})
         found = await read_samples(self.plane, [*network.addresses, *network.output_addresses])
         for address, sample in ({**found, **stored} if is_followed else found).items():
             if sample is not None:
@@ -141,13 +143,16 @@ class ModelEngine:
         keys, computed, names = self.plane.keys, set(network.output_addresses), list(definitions.models)
         for start in range(0, len(names), MODELS_A_LOOK):
             part = names[start : start + MODELS_A_LOOK]
-            found = await self.plane.home.ask([("HKEYS", keys.model_values(name, MEASUREMENT)) for name in part])
+            found = await self.plane.home.ask_each([("HKEYS", keys.model_values(name, MEASUREMENT)) for name in part])
             batches = []
             for name, fields in zip(part, found, strict=True):
+                if isinstance(fields, WrongType):  # nobody can read these either
+                    log.warning("model_left_out", path=name, code=fields.code, hint=fields.message)
+                    continue
                 left = [
-                    field.decode()
-                    for field in fields
-                    if f"modsrv:{name}:{MEASUREMENT}:{field.decode()}" not in computed
+                    field
+                    for field in map(text_of, fields)
+                    if ID.fullmatch(field) and f"modsrv:{name}:{MEASUREMENT}:{field}" not in computed
                 ]
                 if left:
                     batches.append(Batch.of_model(name, {}, quality=dict.fromkeys(left, "uncertain"), origin="modsrv"))
@@ -186,8 +191,8 @@ class ModelEngine:
         seen: dict[str, int] = {}
         for channel in network.overdue(now) - {""}:
             status = self.plane.keys.channel_status(channel)
-            last = (await self.plane.at(channel).ask([("HGET", status, "last_ms")]))[0]
-            seen[channel] = int(last) if last and last.isdigit() else 0
+            last = (await self.plane.at(channel).ask_each([("HGET", status, "last_ms")]))[0]
+            seen[channel] = int(last) if isinstance(last, bytes) and last.isdigit() else 0
         network.age(now, seen)
         self._told_ms = now
 

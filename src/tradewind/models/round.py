@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from enum import Enum
 
 import msgspec
+import structlog
 
 from tradewind.ids import short_random
 from tradewind.models.network import Network
@@ -16,8 +17,14 @@ from tradewind.models.state import StateDump
 from tradewind.points.address import MEASUREMENT
 from tradewind.points.board import Board
 from tradewind.points.plane import PointPlane
+from tradewind.redis.faults import WrongType
+from tradewind.redis.key_types import expected_type
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.redis.text import text_of
 
+log = structlog.get_logger(__name__)
+#: Keys whose types are asked for with one call.
+KEYS_A_LOOK = 1_000
 #: Models whose outputs one call writes, so that no call keeps the server for long.
 MODELS_A_CALL = 4_000
 #: Outputs that one call of the board takes.
@@ -50,6 +57,7 @@ class RoundStore:
         self._places: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         self._nonce = f"{short_random()}{epoch}."
         self._count = 0
+        self._told: set[str] = set()
         keys = plane.keys
         self._names = [
             keys.models_leader(),
@@ -97,11 +105,38 @@ class RoundStore:
         return await self._call(last, cursor, states)
 
     async def _call(self, changes: Sequence[Change], cursor: Sequence[str], states: dict[str, bytes]) -> Outcome:
-        keys, board_args = self._packed(changes)
         args: list[Arg] = [*self._head, len(cursor) // 2, len(states), *cursor]
         for field, data in states.items():
             args += (field, data)
+        try:
+            return await self._commit(changes, args)
+        except WrongType as error:
+            spoilt = await self._spoilt({change.model for change in changes})
+            if not spoilt:
+                raise
+            if not spoilt <= self._told:  # once, not with each round
+                log.error("model_outputs_not_written", models=sorted(spoilt), error=error.message)
+            self._told |= spoilt
+        # What was written before the call failed is late or a duplicate now, and is told to nobody as news.
+        return await self._commit([change for change in changes if change.model not in spoilt], args)
+
+    async def _commit(self, changes: Sequence[Change], args: Sequence[Arg]) -> Outcome:
+        keys, board_args = self._packed(changes)
         return Outcome(await self._scripts.run("model_commit", [*self._names, *keys], [*args, *board_args]))
+
+    async def _spoilt(self, models: Set[str]) -> set[str]:
+        """The models of whose keys one holds another type than it should: nobody can write or read their outputs."""
+        places = [(model, name) for model in models for name in self._places[model][2]]
+        found: set[str] = set()
+        for start in range(0, len(places), KEYS_A_LOOK):
+            part = places[start : start + KEYS_A_LOOK]
+            kinds = await self._plane.home.ask([("TYPE", name) for _, name in part])
+            found |= {
+                model
+                for (model, name), kind in zip(part, kinds, strict=True)
+                if text_of(kind) not in ("none", expected_type(name))
+            }
+        return found
 
     def _packed(self, changes: Sequence[Change]) -> tuple[list[str], list[Arg]]:
         """As `Board.pack` would have it (see lua/board.lua), but values and names need no second check here, which is

@@ -11,6 +11,7 @@ from tradewind.models.program import BAD, GOOD, SUBSTITUTED, UNCERTAIN
 from tradewind.points.address import CONTROL, Address
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import ControlValue, parse_value
+from tradewind.redis.faults import WrongType
 
 _QUALITIES = {b"substituted": SUBSTITUTED, b"uncertain": UNCERTAIN, b"bad": BAD}
 #: Fields asked for with one command.
@@ -18,7 +19,7 @@ PIECE = 5_000
 
 
 async def read_samples(plane: PointPlane, addresses: Iterable[str]) -> dict[str, Sample]:
-    """By address; those without a value are left out. Raises Unavailable."""
+    """By address; those without a value are left out, and those whose keys hold another type. Raises Unavailable."""
     places: dict[str, dict[str, list[Address]]] = {}
     for text in dict.fromkeys(addresses):
         address = Address.parse(text)
@@ -34,9 +35,12 @@ async def read_samples(plane: PointPlane, addresses: Iterable[str]) -> dict[str,
                 piece = wanted[start : start + PIECE]
                 asked.append(piece)
                 commands += [("HMGET", name, *(address.field for address in piece)) for name in names]
-        replies = iter(await plane.at(channel).ask(commands))
+        replies = iter(await plane.at(channel).ask_each(commands))
         for piece in asked:
-            for address, *stored in zip(piece, next(replies), next(replies), next(replies), strict=True):
+            columns = next(replies), next(replies), next(replies)
+            if any(isinstance(column, WrongType) for column in columns):
+                continue
+            for address, *stored in zip(piece, *columns, strict=True):
                 sample = _sample(address, *stored)
                 if sample is not None:
                     found[str(address)] = sample

@@ -13,7 +13,10 @@ from tradewind.notify.message import Message, level_of, read_entry
 from tradewind.notify.plan import AlarmFacts, Book, Planner, Told
 from tradewind.notify.plane import NotifyPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
+from tradewind.redis.fences import sorted_out
 from tradewind.redis.scripts import Arg
+from tradewind.redis.text import text_of
 
 LOG_KEPT = 10_000
 FAILED_KEPT = 10_000
@@ -43,7 +46,7 @@ class Desk:
             if (job := read_job(data)) is not None:
                 book.jobs[job.id] = job
         for field, value in targets.items():
-            name, _, word = field.decode(errors="replace").rpartition(":")
+            name, _, word = text_of(field).rpartition(":")
             if word == "last":
                 book.last[name] = int(value) if value.isdigit() else 0
             else:
@@ -53,7 +56,7 @@ class Desk:
     async def failed(self) -> set[str]:
         """Ids of deliveries that were given up, as far as they are kept."""
         with translated(self._plane.link):
-            return {id.decode() for id in await self._plane.redis.zrange(self._keys.notify_failed(), 0, -1)}
+            return set(map(text_of, await self._plane.redis.zrange(self._keys.notify_failed(), 0, -1)))
 
     async def messages(
         self, client: redis.asyncio.Redis, count: int, wait_ms: int
@@ -69,7 +72,10 @@ class Desk:
             found = await self._plane.redis.zrange(
                 self._keys.notify_timers(), "-inf", now_ms, byscore=True, offset=0, num=count
             )
-        return [id.decode() for id in found]
+            odd = [id for id in found if text_of(id).encode() != id]
+            if odd:  # of another program: no alarm has such an id, and it would be due for ever
+                await self._plane.redis.zrem(self._keys.notify_timers(), *odd)
+        return [text_of(id) for id in found if id not in odd]
 
     async def told(self, alarm_ids: Collection[str]) -> dict[str, Told]:
         ids = list(dict.fromkeys(alarm_ids))
@@ -81,7 +87,7 @@ class Desk:
         return {id: told for id, told in read.items() if told is not None}
 
     async def facts(self, alarm_ids: Collection[str]) -> dict[str, AlarmFacts]:
-        """What the records of the alarms say; an alarm that is gone is left out."""
+        """What the records of the alarms say; an alarm that is gone is left out, and one that is no record."""
         ids = list(dict.fromkeys(alarm_ids))
         if not ids:
             return {}
@@ -89,10 +95,13 @@ class Desk:
             pipe = self._plane.redis.pipeline(transaction=False)
             for id in ids:
                 pipe.hmget(self._keys.alarm(id), _FACTS)
-            rows = await pipe.execute()
+            asked = [("HMGET", self._keys.alarm(id)) for id in ids]
+            rows = sorted_out(asked, await pipe.execute(raise_on_error=False))
         found = {}
         for id, row in zip(ids, rows, strict=True):
-            status, acknowledged, level, title, *rest = ((text or b"").decode(errors="replace") for text in row)
+            if isinstance(row, WrongType):
+                continue
+            status, acknowledged, level, title, *rest = map(text_of, row)
             if status:
                 found[id] = AlarmFacts(status, bool(acknowledged), level_of(level) or "Info", title, *rest)
         return found
@@ -124,12 +133,12 @@ class Desk:
         """How many alarms were forgotten, because their records are gone. `known`: targets. Raises Deposed."""
         keys, cursor, gone = self._keys, 0, 0
         with translated(self._plane.link):
-            fields = [field.decode() for field in await self._plane.redis.hkeys(keys.notify_targets())]
+            fields = list(map(text_of, await self._plane.redis.hkeys(keys.notify_targets())))
         unknown = [field for field in fields if field.rpartition(":")[0] not in known]
         while True:
             with translated(self._plane.link):
                 cursor, part = await self._plane.redis.hscan(keys.notify_told(), cursor, count=500)
-            ids = [id.decode() for id in part]
+            ids = list(map(text_of, part))
             names = [keys.notify_told(), keys.notify_timers(), keys.notify_targets(), *map(keys.alarm, ids)]
             args: list[Arg] = [*self._head, len(ids), *ids, *unknown]
             found = int(await self._plane.scripts.run("notify_sweep", [*self._lead(), *names], args))

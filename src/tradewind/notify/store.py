@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from tradewind.notify.services import problem_of
 from tradewind.offload import offload
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
+from tradewind.redis.text import text_of
 
 #: How often a change is checked anew when others are faster.
 ATTEMPTS = 5
@@ -197,8 +199,9 @@ class NotifyStore:
             found = await self._plane.redis.xrevrange(self._plane.keys.notify_log(), count=limit)
         deliveries = []
         for _, fields in found:
-            texts = {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
-            deliveries.append(msgspec.convert(texts, Delivery, strict=False))
+            texts = {text_of(name): text_of(value) for name, value in fields.items()}
+            with contextlib.suppress(msgspec.ValidationError):  # of another program
+                deliveries.append(msgspec.convert(texts, Delivery, strict=False))
         return deliveries
 
     async def _load(self, *, is_readable: bool = True) -> tuple[bytes, Policy]:

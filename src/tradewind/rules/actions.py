@@ -22,6 +22,7 @@ from tradewind.points.commands import Accepted
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg, Scripts
+from tradewind.redis.text import text_of
 from tradewind.rules.action_targets import must_have_flow
 from tradewind.rules.effects import Act, Job
 from tradewind.rules.history_record import ActionResult, Execution, encode
@@ -120,7 +121,7 @@ class ActionRunner:
         return list(reply[0][1]) if reply else []
 
     def _begin(self, entry_id: str, fields: dict[bytes, bytes]) -> asyncio.Task[None]:
-        rule_id, body = fields[b"rule_id"].decode(), fields[b"body"]
+        rule_id, body = text_of(fields.get(b"rule_id")), fields.get(b"body", b"")
         try:
             job = msgspec.json.decode(body, type=Job)
         except msgspec.MsgspecError as problem:

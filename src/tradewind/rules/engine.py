@@ -23,6 +23,7 @@ from tradewind.points.feed import FeedBatch, FeedReader, id_of
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
 from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
+from tradewind.redis.text import text_of
 from tradewind.rules.beginnings import read_beginnings
 from tradewind.rules.chains import Chains
 from tradewind.rules.effects import effects_of, read_note
@@ -171,7 +172,7 @@ class RuleEngine:
         self._ticked = self._looked = time.monotonic()
         with translated(self.plane.link):
             raw = await self.plane.redis.hgetall(self.plane.keys.rule_states())
-        fresh = network.restore({field.decode(): data for field, data in raw.items()})
+        fresh = network.restore({text_of(field): data for field, data in raw.items()})
         self._follow_clock(network)
         self._left_open = await LeftOpen.read(self.plane)
         self._alarm_conditions, self._controls = network.alarm_conditions, network.control_addresses

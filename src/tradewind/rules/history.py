@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from tradewind.clock import Clock
+from tradewind.numerals import stored_whole
 from tradewind.redis.connection import Link, translated
 from tradewind.redis.keys import Keys
+from tradewind.redis.text import text_of
 from tradewind.rules.history_record import Execution, decode
 from tradewind.settings import RuleSettings
 
@@ -66,7 +68,7 @@ class RuleHistory:
         with translated(self._link):
             stored = await self._redis.hmget(self._keys.rule_figures(), fields)
         numbers = iter(stored)
-        return {rule_id: RuleFigures(*(int(next(numbers) or 0) for _ in words)) for rule_id in rule_ids}
+        return {rule_id: RuleFigures(*(stored_whole(next(numbers)) for _ in words)) for rule_id in rule_ids}
 
     async def totals(self) -> Mapping[str, int]:
         """Over all rules, also removed ones: executions, triggered, failed, ms (seed 001 5.1.2)."""
@@ -74,9 +76,9 @@ class RuleHistory:
             stored = await self._redis.hgetall(self._keys.rule_figures())
         sums = dict.fromkeys(("executions", "triggered", "failed", "ms"), 0)
         for field, number in stored.items():
-            word = field.decode().rpartition(":")[2]
+            word = text_of(field).rpartition(":")[2]
             if word in sums:
-                sums[word] += int(number)
+                sums[word] += stored_whole(number)
         return sums
 
 

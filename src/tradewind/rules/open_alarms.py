@@ -7,6 +7,8 @@ from typing import Any
 
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
+from tradewind.redis.text import text_of
 from tradewind.rules.edge import wanted_of
 from tradewind.rules.effects import pack_clear
 from tradewind.rules.network import RuleNetwork
@@ -15,33 +17,36 @@ from tradewind.rules.verdict import Sample
 
 
 async def alarm_samples(plane: PointPlane, conditions: Mapping[str, AlarmOpen], now_ms: int) -> dict[str, Sample]:
-    """By address: 1 while an alarm as the condition wants it is open, else 0. Raises Unavailable."""
+    """By address: 1 while an alarm as the condition wants it is open, else 0; left out where that cannot be told,
+    because another program has written to a key. Raises Unavailable."""
     if not conditions:
         return {}
-    keys, client = plane.keys, plane.redis
+    keys = plane.keys
     rules = list(dict.fromkeys(condition.rule_id for condition in conditions.values()))
-    with translated(plane.link):
-        pipe = client.pipeline(transaction=False)
-        for rule_id in rules:
-            pipe.smembers(keys.alarm_rule(rule_id))
-        ids: dict[str, list[str]] = {
-            rule_id: [alarm.decode() for alarm in found]
-            for rule_id, found in zip(rules, await pipe.execute(), strict=True)
-        }
-        flat = [alarm for found in ids.values() for alarm in found]
-        pipe = client.pipeline(transaction=False)
-        for alarm in flat:
-            pipe.hmget(keys.alarm(alarm), "source_point", "status")
-        rows: dict[str, Any] = dict(zip(flat, await pipe.execute() if flat else (), strict=True))
+    replies = await plane.home.ask_each([("SMEMBERS", keys.alarm_rule(rule_id)) for rule_id in rules])
+    ids = {
+        rule_id: None if isinstance(found, WrongType) else list(map(text_of, found))
+        for rule_id, found in zip(rules, replies, strict=True)
+    }
+    flat = [alarm for found in ids.values() for alarm in found or ()]
+    asked = [("HMGET", keys.alarm(alarm), "source_point", "status") for alarm in flat]
+    rows: dict[str, Any] = dict(zip(flat, await plane.home.ask_each(asked) if flat else (), strict=True))
     samples: dict[str, Sample] = {}
     for address, condition in conditions.items():
-        is_open = any(
-            (not condition.alarm_source or (rows[alarm][0] or b"").decode() == condition.alarm_source)
-            and (not condition.statuses or (rows[alarm][1] or b"").decode() in condition.statuses)
-            for alarm in ids[condition.rule_id]
-        )
-        samples[address] = Sample(float(is_open), now_ms)
+        alarms = ids[condition.rule_id]
+        found = None if alarms is None else [_is_wanted(condition, rows[alarm]) for alarm in alarms]
+        if found is not None and (True in found or None not in found):
+            samples[address] = Sample(float(True in found), now_ms)
     return samples
+
+
+def _is_wanted(condition: AlarmOpen, row: Any) -> bool | None:
+    """None: it cannot be told."""
+    if isinstance(row, WrongType):
+        return None
+    source, status = map(text_of, row)
+    is_of_source = not condition.alarm_source or source == condition.alarm_source
+    return is_of_source and (not condition.statuses or status in condition.statuses)
 
 
 async def journal_place(plane: PointPlane) -> bytes:
@@ -63,7 +68,7 @@ class LeftOpen:
         """Raises Unavailable."""
         with translated(plane.link):
             fields = await plane.redis.hkeys(plane.keys.alarm_open())
-        return cls({(rule_id, source) for rule_id, _, source in (field.decode().partition("|") for field in fields)})
+        return cls({(rule_id, source) for rule_id, _, source in (text_of(field).partition("|") for field in fields)})
 
     def steps(self, network: RuleNetwork) -> list[bytes]:
         """What resolves those of which it is known by now; each once."""

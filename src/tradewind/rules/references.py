@@ -12,6 +12,7 @@ from tradewind.errors import Problem, Unavailable
 from tradewind.notify.plane import NotifyPlane
 from tradewind.notify.store import NotifyStore
 from tradewind.points.plane import PointPlane
+from tradewind.redis.text import text_of
 from tradewind.rules.spec import (
     BUILT_IN,
     Action,
@@ -139,7 +140,7 @@ async def _present(plane: PointPlane, kind: str, names: list[str]) -> set[str]:
             if len(declared) == len(names):
                 return declared
             (pushed,) = await plane.home.ask([("SMEMBERS", keys.channels_pushed())])
-            return declared | {member.decode().partition(":")[0] for member in pushed}
+            return declared | {text_of(member).partition(":")[0] for member in pushed}
         case "model":
             return await _asked(plane, names, lambda name: ("HEXISTS", keys.models(), name))
         case "flow":

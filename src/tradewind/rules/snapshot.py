@@ -10,7 +10,6 @@ from tradewind.models.snapshot import read_samples
 from tradewind.points.address import CONTROL, Address
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import ControlValue
-from tradewind.redis.connection import translated
 from tradewind.rules.network_age import MODELS
 from tradewind.rules.verdict import Sample
 
@@ -24,11 +23,8 @@ async def read_rule_samples(plane: PointPlane, addresses: Iterable[str]) -> dict
     }
     words = [Address.parse(text) for text in wanted if text not in found and f":{CONTROL}:" in text]
     if words:
-        with translated(plane.link):
-            pipe = plane.redis.pipeline(transaction=False)
-            for address in words:
-                pipe.hget(plane.keys.model_values(address.entity, address.kind), address.field)
-            replies = await pipe.execute()
+        names = [(plane.keys.model_values(address.entity, address.kind), address.field) for address in words]
+        replies = await plane.home.ask_each([("HGET", *name) for name in names])
         for address, text in zip(words, replies, strict=True):
             word = _word(text)
             if word is not None:
@@ -42,14 +38,14 @@ async def channels_seen(plane: PointPlane, channels: Iterable[str]) -> dict[str,
     for channel in channels:
         is_model = channel == MODELS
         status = plane.keys.models_status() if is_model else plane.keys.channel_status(channel)
-        last = (await plane.at("" if is_model else channel).ask([("HGET", status, "last_ms")]))[0]
-        seen[channel] = int(last) if last and last.isdigit() else 0
+        last = (await plane.at("" if is_model else channel).ask_each([("HGET", status, "last_ms")]))[0]
+        seen[channel] = int(last) if isinstance(last, bytes) and last.isdigit() else 0
     return seen
 
 
-def _word(text: bytes | None) -> Sample | None:
+def _word(text: object) -> Sample | None:
     try:
-        control = ControlValue.parse(text.decode()) if text is not None else None
+        control = ControlValue.parse(text.decode()) if isinstance(text, bytes) else None
     except (Invalid, UnicodeDecodeError):
         return None
     return Sample(control.value, control.ts_ms) if control is not None else None

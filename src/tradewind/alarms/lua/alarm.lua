@@ -13,13 +13,14 @@
 -- alarm_read(ctx, id) → the hash as a table; nil when there is none, or only a part of one (somebody's hand in redis-cli).
 -- alarm_move(ctx, h, to, event, who, note, set, drop) carries out any other transition that the caller has found legal; h is what
 -- alarm_read gave, and is kept up to date.
+-- alarm_count(key, field, n) counts up in a hash of figures.
 -- notify_put(ctx, name, value, …) puts an entry into notify:outbox. Of both streams the oldest go when there are too many; what
 -- nobody had read of them is counted: journal_dropped:{reader} in alarm:figures, dropped in notify:figures.
 -- Keys built here from the prefix: alarm:{id}, alarm:category:, alarm:level:, alarm:status:, alarm:date:, alarm:buckets:,
 -- alarm:realtime, alarm:open, alarm:order:, alarm:rule:, alarm:effects:, alarm:timers, alarm:recent, alarm:figures,
 -- alarm:talkers, alarm:nonce:, alarm:journal, notify:outbox, notify:figures, station:cursors.
 local alarm_raise, alarm_clear, alarm_end_rule, alarm_read, alarm_move, alarm_release, alarm_flood, alarm_places
-local alarm_context, alarm_iso, alarm_restore, notify_put
+local alarm_context, alarm_iso, alarm_restore, alarm_count, notify_put
 do
   local PRIORITY = { Critical = '5', High = '4', Medium = '3', Low = '2', Info = '1' }
   local OPEN = { New = true, Acknowledged = true, Escalated = true, Suppressed = true }
@@ -75,6 +76,16 @@ do
       ctx.now = t[1] * 1000 + math.floor(t[2] / 1000)
     end
     return ctx
+  end
+
+  -- Count up; what another program has left there that is no whole number begins anew. Returns the count.
+  alarm_count = function(key, field, n)
+    local found = redis.pcall('HINCRBY', key, field, n)
+    if type(found) == 'table' and found.err and string.find(found.err, 'not an integer') then
+      redis.call('HSET', key, field, n)
+      return n
+    end
+    return type(found) == 'table' and redis.call('HINCRBY', key, field, n) or found
   end
 
   -- What the scripts count on: half a record must not stop those of the others.
@@ -173,7 +184,7 @@ do
     for reader, cursor in pairs(cursors) do
       local unread = 0
       for i = 1, CUT do if is_after(oldest[i][1], cursor) then unread = unread + 1 end end
-      if unread > 0 then redis.call('HINCRBY', figures, 'journal_dropped:' .. reader, unread) end
+      if unread > 0 then alarm_count(figures, 'journal_dropped:' .. reader, unread) end
     end
     redis.call('XTRIM', key, 'MINID', oldest[CUT + 1][1])
   end
@@ -183,7 +194,7 @@ do
     redis.call('XADD', key, '*', ...)
     if redis.call('XLEN', key) <= most then return end
     local gone = redis.call('XTRIM', key, 'MAXLEN', '~', most) -- what is planned has left the stream: these are all unread
-    if gone > 0 then redis.call('HINCRBY', ctx.prefix .. 'notify:figures', 'dropped', gone) end
+    if gone > 0 then alarm_count(ctx.prefix .. 'notify:figures', 'dropped', gone) end
   end
 
   -- Write the transition down, say it, and put it out for notification.
@@ -213,10 +224,10 @@ do
     local n, since = redis.call('ZCARD', recent), redis.call('HGET', figures, 'flood_since')
     if not since and n >= setting(ctx, 'flood_count', 10) then
       redis.call('HSET', figures, 'flood_since', int(now))
-      redis.call('HINCRBY', figures, 'floods', 1)
+      alarm_count(figures, 'floods', 1)
     elseif since and n < setting(ctx, 'flood_end', 5) then
       redis.call('HDEL', figures, 'flood_since')
-      redis.call('HINCRBY', figures, 'flood_ms', int(math.max(0, now - tonumber(since))))
+      alarm_count(figures, 'flood_ms', int(math.max(0, now - (tonumber(since) or now))))
     end
   end
 
@@ -228,15 +239,15 @@ do
     if OPEN[from] and not OPEN[to] then
       set.ended_ms = int(now)
       drop[#drop + 1] = 'shelved_until' drop[#drop + 1] = 'held_by' drop[#drop + 1] = 'cause'
-      redis.call('HINCRBY', figures, 'resolved', 1)
-      redis.call('HINCRBY', figures, 'resolve_ms', int(math.max(0, now - tonumber(h.first_seen))))
+      alarm_count(figures, 'resolved', 1)
+      alarm_count(figures, 'resolve_ms', int(math.max(0, now - tonumber(h.first_seen))))
     elseif from ~= to and to == 'New' then
       set.announced_ms = int(now)
       drop[#drop + 1] = 'acknowledged_by' drop[#drop + 1] = 'acknowledged_at'
     end
     if set.acknowledged_at then
-      redis.call('HINCRBY', figures, 'acknowledged', 1)
-      redis.call('HINCRBY', figures, 'ack_ms', int(math.max(0, now - tonumber(h.announced_ms))))
+      alarm_count(figures, 'acknowledged', 1)
+      alarm_count(figures, 'ack_ms', int(math.max(0, now - tonumber(h.announced_ms))))
     end
     h.status, h.version, h.updated_at = to, int(tonumber(h.version) + 1), (stamps(now))
     local flat = { 'status', to, 'version', h.version, 'updated_at', h.updated_at }
@@ -314,7 +325,7 @@ do
     local actual = given(a.actual) and text(a.actual) or h.actual_value
     local key = ctx.prefix .. 'alarm:' .. h.id
     h.last_seen, h.actual_value = seen, actual
-    h.count = tostring(redis.call('HINCRBY', key, 'count', 1))
+    h.count = tostring(alarm_count(key, 'count', 1))
     redis.call('HSET', key, 'last_seen', seen, 'actual_value', actual)
     if PRIORITY[a.level] > h.priority then
       local from = h.level
@@ -344,8 +355,8 @@ do
     reindex(ctx, h.id, nil, alarm_places(ctx, h), now)
     local figures = ctx.prefix .. 'alarm:figures'
     redis.call('HSETNX', figures, 'since_ms', now)
-    redis.call('HINCRBY', figures, 'raised', 1)
-    redis.call('HINCRBY', figures, 'level:' .. h.level, 1)
+    alarm_count(figures, 'raised', 1)
+    alarm_count(figures, 'level:' .. h.level, 1)
     if not cause then alarm_flood(ctx, h.id) end
     tell(ctx, h, '', 'raised', '', cause and 'suppressed by ' .. cause or '', cause)
   end

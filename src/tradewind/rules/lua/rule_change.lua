@@ -103,8 +103,8 @@ for _, r in ipairs(change.gone) do
   redis.call('HDEL', KEYS[4], id)
   redis.call('HDEL', KEYS[6], id)
   for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms' }) do -- of removed rules together: a sum never falls
-    local count = redis.call('HGET', KEYS[5], id .. ':' .. word)
-    if count then redis.call('HINCRBY', KEYS[5], ':' .. word, count) end
+    local count = tonumber(redis.call('HGET', KEYS[5], id .. ':' .. word) or '')
+    if count then alarm_count(KEYS[5], ':' .. word, string.format('%.0f', count)) end
   end
   for _, word in ipairs({ 'executions', 'triggered', 'failed', 'ms', 'last_ms', 'fired_ms' }) do
     redis.call('HDEL', KEYS[5], id .. ':' .. word)

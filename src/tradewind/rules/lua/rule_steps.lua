@@ -19,14 +19,14 @@ local function rule_told(ctx, step)
     redis.call('RPOP', key)
   end
   redis.call('PEXPIRE', key, string.format('%.0f', ctx.history_ms))
-  redis.call('HINCRBY', figures, rule .. ':executions', 1)
+  alarm_count(figures, rule .. ':executions', 1)
   if step[4] == 1 then
-    redis.call('HINCRBY', figures, rule .. ':triggered', 1)
+    alarm_count(figures, rule .. ':triggered', 1)
     local at = string.match(step[3], '"timestamp":(%d+)') or string.format('%.0f', ctx.now)
     redis.call('HSET', figures, rule .. ':fired_ms', at)
   end
-  if step[5] == 1 then redis.call('HINCRBY', figures, rule .. ':failed', 1) end
-  redis.call('HINCRBY', figures, rule .. ':ms', string.format('%.0f', step[6]))
+  if step[5] == 1 then alarm_count(figures, rule .. ':failed', 1) end
+  alarm_count(figures, rule .. ':ms', string.format('%.0f', step[6]))
   redis.call('HSET', figures, rule .. ':last_ms', string.format('%.0f', ctx.now))
 end
 
