@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from tests.models.examples import energy, total
 from tests.models.model_room import ModelRoom
 from tests.points.board_room import BoardRoom, board_room
 from tests.points.site import virtual_channel
+from tests.process import Server
 from tests.rules.rule_room import RuleRoom, rule, until
 from tradewind.clock import FakeClock
 from tradewind.history.policy import Thinning
 from tradewind.history.sample import Row
 from tradewind.history.thinning import Thinner
+from tradewind.models.network import Network
 from tradewind.points.board import Batch, Written
+from tradewind.points.board_point import Moment
+from tradewind.points.channel_bench import Bench
+from tradewind.points.channel_runner import ChannelRunner
 from tradewind.points.channel_samples import Samples
+from tradewind.points.channel_status import ChannelStatus
+from tradewind.points.driver_registry import DriverRegistry
 from tradewind.points.feed import FeedReader
 from tradewind.points.spec import Kind, PointSpec, Quality, Reading
-from tradewind.redis.connection import Link
+from tradewind.points.values import FUTURE_MS
+from tradewind.redis.connection import Link, open_link
+from tradewind.rules.network import RuleNetwork
+from tradewind.rules.spec import Compare, Rule
+from tradewind.settings import RedisSettings, Settings
 
 HOUR_S = 3600.0
 KEY = "comsrv:1001:m"
@@ -143,3 +157,50 @@ def test_a_device_that_goes_bad_after_the_clock_was_set_back_is_told() -> None:
     earlier = now - 3_600_000
     found = samples.changes([Reading(Kind.MEASUREMENT, "1", 0.0, earlier, Quality.BAD)], 1, earlier)
     assert any(batch.quality.get("1") == "bad" for batch in found)
+
+
+def test_how_far_a_time_may_lie_ahead_is_said_in_one_place() -> None:
+    """A time that `points.future_s` allows is no sign of a clock that was set back: nobody forgets it."""
+    assert Settings().points.future_s * 1000 == FUTURE_MS == Moment(0, 0, 0).future_ms
+    now, ahead = 1_700_000_000_000, 20_000
+    later = Reading(Kind.MEASUREMENT, "1", 1.0, ts_ms=now + ahead)
+    for future_ms, is_late in ((FUTURE_MS, False), (60_000, True)):
+        samples = Samples(virtual_channel("1", PointSpec(Kind.MEASUREMENT, "1")), 15, future_ms)
+        samples.changes([later], 0, now)
+        bad = samples.changes([Reading(Kind.MEASUREMENT, "1", 0.0, now - 9_000, Quality.BAD)], 1, now - 10_000)
+        assert (not bad) is is_late
+        models = Network({}, future_ms=future_ms)
+        models.times.append(now + ahead)
+        models.set_back(now)
+        rules = RuleNetwork([Rule("r", conditions=(Compare("comsrv:1:m:1", ">", 1.0),))], future_ms=future_ms)
+        rules._watches.times[0] = now + ahead
+        rules.set_back(now)
+        assert models.times == rules._watches.times == [now + ahead if is_late else now]
+
+
+async def test_engines_and_pollers_take_how_far_a_time_may_lie_ahead_from_the_settings(
+    redis_7: Server, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, int] = {}
+
+    class Models(Network):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            made["models"] = self._future_ms
+
+    class Rules(RuleNetwork):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            made["rules"] = self._watches.future_ms
+
+    monkeypatch.setattr("tradewind.models.engine.Network", Models)
+    monkeypatch.setattr("tradewind.rules.engine.RuleNetwork", Rules)
+    link = await open_link(RedisSettings(url=redis_7.url))
+    models = ModelRoom(link, key_prefix, future_s=60)
+    rules = RuleRoom(link, key_prefix, points={"future_s": 60})
+    async with models.engine(), rules.leading():
+        await until(lambda: asyncio.sleep(0, "models" in made))
+    bench = Bench(models.board, DriverRegistry(), models.clock, 30, None, lambda _: True)
+    runner = ChannelRunner(virtual_channel("1"), bench, ChannelStatus("1", "me", 1, 0))
+    assert made == {"models": 60_000, "rules": 60_000} and runner._samples._future_ms == 60_000
+    await link.close()

@@ -101,7 +101,7 @@ class ModelEngine:
             for problem in definitions.problems:
                 log.warning("model_left_out", path=problem.path, code=problem.code, hint=problem.hint)
             stale_ms = int(self.plane.settings.stale_s * 1000)
-            network = Network(definitions.specs, self._refresh_ms(), stale_ms=stale_ms)
+            network = Network(definitions.specs, self._refresh_ms(), stale_ms=stale_ms, future_ms=self._board.future_ms)
             self._channels_word = None
             await self._start(network, is_followed=bool(has_cursor))
             await self._mark_left(definitions, network)

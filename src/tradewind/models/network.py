@@ -21,18 +21,18 @@ from tradewind.models.spec import ModelSpec
 from tradewind.points.address import CONTROL, MEASUREMENT
 from tradewind.points.feed import FeedEntry
 from tradewind.points.spec import Kind
+from tradewind.points.values import FUTURE_MS
 
 #: Kinds that somebody measures or computes: when nothing confirms them for long, they are stale.
 _MEASURED = frozenset((Kind.MEASUREMENT, Kind.SIGNAL, MEASUREMENT))
-#: A time so much after now is from before the clock was set back.
-AHEAD_MS = 5_000
 _WORDS = {"": GOOD, "good": GOOD, "substituted": SUBSTITUTED, "uncertain": UNCERTAIN, "bad": BAD}
 
 
 class Network:
     """`refresh_ms`: an output within its deadband is written again after that time, so that it does not look stale.
     `stale_ms`: when a measured input is stale that has no age of its own (0: never); `ages`: address → ms, of points
-    that have one; an input's `max_age` goes before."""
+    that have one; an input's `max_age` goes before. `future_ms`: a time so much after now is from before the clock was
+    set back."""
 
     def __init__(
         self,
@@ -41,8 +41,10 @@ class Network:
         *,
         stale_ms: int = 0,
         ages: Mapping[str, int] | None = None,
+        future_ms: int = FUTURE_MS,
     ) -> None:
         self._refresh_ms = refresh_ms
+        self._future_ms = future_ms
         self._stale_ms = stale_ms
         active = {name: spec for name, spec in specs.items() if spec.enabled}
         needs = {
@@ -190,7 +192,7 @@ class Network:
 
     def set_back(self, to_ms: int) -> None:
         """The clock was set back to that: what has a later time is as old as now, and memories go on from here."""
-        latest = to_ms + AHEAD_MS
+        latest = to_ms + self._future_ms
         lasts = [port.last for ports in self._ports for port in ports if port.last is not None]
         if max(max(self.times, default=0), max((last.ts_ms for last in lasts), default=0)) <= latest:
             return

@@ -188,7 +188,7 @@ class Board(BoardReader):
         keys = [plane.keys.feed(channel)]
         args: list[Arg] = [
             plane.clock.now_arg(),
-            int(settings.future_s * 1000),
+            self.future_ms,
             settings.publish + ("+points" if settings.point_channels else ""),
             "1" if plane.link.cluster else "0",
             len(lines),

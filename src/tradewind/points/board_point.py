@@ -11,7 +11,7 @@ import msgspec
 from tradewind.points.address import CONTROL, MEASUREMENT, Address
 from tradewind.points.spec import Kind, PointSpec, Quality
 from tradewind.points.substitution import Substitution
-from tradewind.points.values import whole
+from tradewind.points.values import FUTURE_MS, whole
 
 Describe = Callable[[Address], PointSpec | None]
 #: Text as the server gave it, decoded or not.
@@ -56,7 +56,7 @@ class Moment(msgspec.Struct, frozen=True):
     now: int
     answered: int
     stale_ms: int
-    future_ms: int = 5_000
+    future_ms: int = FUTURE_MS
 
 
 def points_of(

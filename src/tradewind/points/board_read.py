@@ -38,7 +38,7 @@ class BoardReader:
         self.plane = plane
         self._describe = describe
         self._stale_ms = int(plane.settings.stale_s * 1000)
-        self._future_ms = int(plane.settings.future_s * 1000)
+        self.future_ms = int(plane.settings.future_s * 1000)
 
     async def read(self, addresses: Sequence[Address | str]) -> list[PointValue]:
         """In the order asked for, also those without a value. Raises Invalid naming every bad address."""
@@ -157,7 +157,7 @@ class BoardReader:
         found: list[PointValue] = []
         for key, (values, times, words, answered) in zip(keys, columns, strict=True):
             if values:
-                moment = Moment(now, answered, self._stale_ms, self._future_ms)
+                moment = Moment(now, answered, self._stale_ms, self.future_ms)
                 found += self._points(key, values, times, words, moment, is_numbered=is_numbered)
         return found
 
@@ -233,7 +233,7 @@ class BoardReader:
     def _moment(self, now: int, replies: Iterator[Any]) -> Moment:
         """Takes the status that was asked for."""
         answered = next(replies)
-        return Moment(now, whole(answered), self._stale_ms, self._future_ms)
+        return Moment(now, whole(answered), self._stale_ms, self.future_ms)
 
 
 def _parsed(addresses: Sequence[Address | str]) -> list[Address]:

@@ -46,7 +46,7 @@ class ChannelRunner:
         self.channel = channel
         self.status = status
         self._bench = bench
-        self._samples = Samples(channel, bench.stale_s / 2)
+        self._samples = Samples(channel, bench.stale_s / 2, bench.board.future_ms)
         if bench.commands is not None:
             self._samples.unsure = bench.commands.unsure(channel.id)
         self._timeout_s = channel.timeout_ms / 1000

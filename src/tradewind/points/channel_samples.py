@@ -14,14 +14,12 @@ from tradewind.points.address import Address
 from tradewind.points.batch import Batch
 from tradewind.points.convert import is_change, to_engineering
 from tradewind.points.spec import ChannelSpec, Kind, PointSpec, Quality, Reading
-from tradewind.points.values import is_timestamp
+from tradewind.points.values import FUTURE_MS, is_timestamp
 
 READ_KINDS = (Kind.MEASUREMENT, Kind.SIGNAL)
 WRITTEN_KINDS = (Kind.CONTROL, Kind.ADJUSTMENT)
 _GOOD, _UNCERTAIN, _BAD = Quality.GOOD, Quality.UNCERTAIN, Quality.BAD
 _UNSEEN = math.nan
-#: A clock that is behind what it was by more than this was set back.
-AHEAD_MS = 5_000
 _own_time = attrgetter("ts_ms")
 
 
@@ -45,9 +43,12 @@ class _Known:
 
 
 class Samples:
-    """An unchanged value is written again after `refresh_s` (half a point's `max_age_s`), or it would look stale."""
+    """An unchanged value is written again after `refresh_s` (half a point's `max_age_s`), or it would look stale.
+    `future_ms`: a clock that is behind what it was by more than this was set back, and a time that lies ahead by more
+    is from before that."""
 
-    def __init__(self, channel: ChannelSpec, refresh_s: float) -> None:
+    def __init__(self, channel: ChannelSpec, refresh_s: float, future_ms: int = FUTURE_MS) -> None:
+        self._future_ms = future_ms
         self._channel = channel.id
         self._known: dict[str, dict[str, _Known]] = {kind: {} for kind in Kind}
         for point in channel.points:
@@ -127,13 +128,13 @@ class Samples:
         ]
 
     def _set_back(self, now_ms: int) -> None:
-        if now_ms > self._now_ms - AHEAD_MS:
+        if now_ms > self._now_ms - self._future_ms:
             self._now_ms = max(now_ms, self._now_ms)
             return
         self._now_ms = now_ms
         for points in self._known.values():
             for known in points.values():
-                if known.ts_ms > now_ms + AHEAD_MS:
+                if known.ts_ms > now_ms + self._future_ms:
                     known.ts_ms = now_ms
 
     def all_bad(self) -> list[Batch]:

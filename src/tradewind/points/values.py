@@ -17,6 +17,8 @@ from tradewind.numerals import read_number, stored_whole
 from tradewind.points.address import SWITCHED
 
 MAX_KEY = 256
+#: How far a time may lie ahead where no setting (`points.future_s`, with the same default) is known.
+FUTURE_MS = 5_000
 MIN_TIMESTAMP, MAX_TIMESTAMP = 1_000_000_000_000, 9_999_999_999_999
 
 _HASH_KEY = re.compile(r"comsrv:[0-9]+:[msca]|modsrv:[a-zA-Z0-9_-]+:(?:measurement|control)")

@@ -62,6 +62,7 @@ async def dry_run(plane: PointPlane, rule: Rule, ages: Ages | None = None) -> Dr
         [msgspec.structs.replace(rule, enabled=True)],
         int(plane.settings.stale_s * 1000),
         await ages() if ages is not None else {},
+        future_ms=int(plane.settings.future_s * 1000),
     )
     samples = await read_rule_samples(plane, network.addresses)
     samples |= await alarm_samples(plane, network.alarm_conditions, now)

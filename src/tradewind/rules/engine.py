@@ -135,7 +135,13 @@ class RuleEngine:
             outcome = await rounds.drain()
             ages = await self._ages() if self._ages is not None else {}
             rules = [rule for rule in definitions.specs.values() if rule.enabled]
-            network = RuleNetwork(rules, int(self.plane.settings.stale_s * 1000), ages, self._programs)
+            network = RuleNetwork(
+                rules,
+                int(self.plane.settings.stale_s * 1000),
+                ages,
+                self._programs,
+                int(self.plane.settings.future_s * 1000),
+            )
             self._programs = network.programs
             await self._start(network, feed, is_followed=bool(has_cursor))
             self.stats = RuleStats(rules=len(rules))

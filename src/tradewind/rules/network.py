@@ -12,10 +12,11 @@ import msgspec
 
 from tradewind.points.address import CONTROL
 from tradewind.points.feed import FeedEntry, id_of
+from tradewind.points.values import FUTURE_MS
 from tradewind.rules.network_age import Ages
 from tradewind.rules.network_seen import Hit, Seen
 from tradewind.rules.network_timers import Timers
-from tradewind.rules.network_watches import AHEAD_MS, Watches, by_watch
+from tradewind.rules.network_watches import Watches, by_watch
 from tradewind.rules.program import CATCH_UP, UNCHANGED, Given, RuleProgram
 from tradewind.rules.spec import AlarmOpen, Rule
 from tradewind.rules.state import RuleState
@@ -42,7 +43,7 @@ class RuleNetwork:
 
     `programs` and `states` by rule id, of enabled rules, those of higher priority first. `checks` counts how often a
     change met a rule that reads it, `judged` how often it had to be looked at closely. `former`: programs of a network
-    before this one; those of the very same rules are taken over.
+    before this one; those of the very same rules are taken over. `future_ms`: how far a time may lie ahead.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class RuleNetwork:
         stale_ms: int = 30_000,
         ages: Mapping[str, int] | None = None,
         former: Mapping[str, RuleProgram] | None = None,
+        future_ms: int = FUTURE_MS,
     ) -> None:
         enabled = sorted((rule for rule in rules if rule.enabled), key=lambda rule: (-rule.priority, rule.id))
         self.programs = {rule.id: _program(rule, former) for rule in enabled}
@@ -60,7 +62,7 @@ class RuleNetwork:
         self._states = list(self.states.values())
         self._fresh = set(range(len(self._programs)))
         self._doubtful: set[int] = set()
-        self._watches = watches = Watches(self._programs)
+        self._watches = watches = Watches(self._programs, future_ms)
         self._ages = Ages(watches.slots, watches.times, stale_ms, ages or {}, watches.substituted)
         self._timers = Timers(self._states)
         self._seen = Seen(watches.keys_of())
@@ -215,7 +217,7 @@ class RuleNetwork:
         self._ages.move(by_ms, self._watches.set_back(now_ms, by_ms) if by_ms < 0 and now_ms is not None else ())
         for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
             if by_ms < 0 and now_ms is not None:
-                _set_back(state.times, now_ms, by_ms)
+                _set_back(state.times, now_ms, by_ms, self._watches.future_ms)
             if state.moment_ms:
                 program.move(state, by_ms)
                 self._timers.put(at)
@@ -223,10 +225,10 @@ class RuleNetwork:
 
     def set_back(self, to_ms: int) -> None:
         """The clock was set back to that, and nobody saw by how much: states of later moments go on from here."""
-        latest = to_ms + AHEAD_MS
+        latest = to_ms + self._watches.future_ms
         self._ages.move(0, self._watches.set_back(to_ms, None))
         for at, (program, state) in enumerate(zip(self._programs, self._states, strict=True)):
-            _set_back(state.times, to_ms, None)
+            _set_back(state.times, to_ms, None, self._watches.future_ms)
             if state.moment_ms > latest:
                 program.move(state, to_ms - state.moment_ms)
                 self._timers.put(at)
@@ -357,8 +359,8 @@ def _program(rule: Rule, former: Mapping[str, RuleProgram] | None) -> RuleProgra
     return before if before is not None and before.rule is rule else RuleProgram(rule)
 
 
-def _set_back(times: list[int], now_ms: int, by_ms: int | None) -> None:
+def _set_back(times: list[int], now_ms: int, by_ms: int | None, future_ms: int) -> None:
     """As `Watches.set_back`, of the sources of one rule."""
     for place, ms in enumerate(times):
-        if ms > now_ms + AHEAD_MS:
+        if ms > now_ms + future_ms:
             times[place] = now_ms if by_ms is None else max(0, min(now_ms, ms + by_ms))

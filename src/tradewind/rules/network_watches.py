@@ -15,6 +15,7 @@ from operator import itemgetter
 import msgspec
 
 from tradewind.points.feed import FeedEntry
+from tradewind.points.values import FUTURE_MS
 from tradewind.rules.network_index import KeyIndex, read_json_number, read_number
 from tradewind.rules.network_seen import Hit
 from tradewind.rules.program import RuleProgram
@@ -23,8 +24,6 @@ from tradewind.rules.verdict import BAD, GOOD, SUBSTITUTED, UNCERTAIN, is_known
 
 #: Entries of up to so many characters are better read point by point: no plan is made for them.
 SHORT = 160
-#: A time so much after now is from before the clock was set back.
-AHEAD_MS = 5_000
 #: One object each, for all slots: what is touched for every value stays at hand.
 INF, MINUS_INF = math.inf, -math.inf
 _WORDS = {"good": GOOD, "substituted": SUBSTITUTED, "uncertain": UNCERTAIN, "bad": BAD}
@@ -33,9 +32,11 @@ by_watch = by_time = itemgetter(0)
 
 class Watches:
     """`slots` by address, `slots_of` and `watches_of` by rule and its sources, `places` by watch: rule and source.
-    `values` and `times` by slot. `keys`: what the feed tells of. `checks`: how often a value met a watch."""
+    `values` and `times` by slot. `keys`: what the feed tells of. `checks`: how often a value met a watch. `future_ms`:
+    a time so much after now is from before the clock was set back."""
 
-    def __init__(self, programs: Sequence[RuleProgram]) -> None:
+    def __init__(self, programs: Sequence[RuleProgram], future_ms: int = FUTURE_MS) -> None:
+        self.future_ms = future_ms
         addresses = dict.fromkeys(address for program in programs for address in program.addresses)
         # Points of one key stand side by side: what comes together is found together.
         grouped = sorted(addresses, key=lambda address: address.rpartition(":")[0])
@@ -213,7 +214,7 @@ class Watches:
 
     def set_back(self, now_ms: int, by_ms: int | None) -> set[int]:
         """Times after now are moved by `by_ms`, and to now at the latest; the slots of which."""
-        moved = {slot for slot, ms in enumerate(self.times) if ms > now_ms + AHEAD_MS}
+        moved = {slot for slot, ms in enumerate(self.times) if ms > now_ms + self.future_ms}
         for slot in moved:
             self.times[slot] = now_ms if by_ms is None else max(0, min(now_ms, self.times[slot] + by_ms))
         for index in self.keys.values():
