@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -13,7 +13,7 @@ from tests.points.board_room import BoardRoom, board_room
 from tests.points.site import Site
 from tradewind.errors import Conflict, Invalid, Overloaded
 from tradewind.points.address import Address
-from tradewind.points.board import Batch, PointValue, Written
+from tradewind.points.board import Batch, Board, PointValue, Written
 from tradewind.points.channel_store import ChannelStore, version_of
 from tradewind.points.driver import Driver
 from tradewind.points.driver_registry import DriverRegistry
@@ -422,3 +422,31 @@ async def test_pushed_values_of_a_channel_that_gets_a_device_are_uncertain(link:
 
 async def _is_polled(site: Site) -> bool:
     return "owner" in await site.status("1001")
+
+
+async def test_a_large_push_says_when_a_part_of_it_was_written(
+    link: Link, key_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with board_room(link, key_prefix) as room:
+        channels = ChannelStore(link, room.keys)
+        monkeypatch.setattr("tradewind.points.board.MAX_POINTS", 2)
+        batches = [Batch.of_channel("7", "m", {"1": 1.0, "2": 1.0, "3": 1.0})]
+        assert await room.board.push(batches, {}) == Written(accepted=3)
+        with pytest.raises(Conflict, match=r"otherwise in between$"):
+            await room.board.push(batches, {"7": "v"})
+        versions, asked = Board._versions, 0
+
+        async def declare(board: Board, names: Iterable[str]) -> dict[str, str]:
+            nonlocal asked
+            found, asked = await versions(board, names), asked + 1
+            if asked == 1:  # between the first look and the pieces
+                await channels.put([ChannelSpec("7", protocol="virtual")])
+            return found
+
+        monkeypatch.setattr(Board, "_versions", declare)
+        room.clock.advance(1)  # type: ignore[attr-defined]
+        with pytest.raises(Conflict, match="written before that") as caught:
+            await room.board.push([Batch.of_channel("7", "m", {"1": 2.0, "2": 2.0, "3": 2.0})], {})
+        assert caught.value.code == "definition_changed"
+        points = await room.board.read([f"comsrv:7:m:{n}" for n in (1, 2, 3)])
+        assert {point.quality for point in points} == {"uncertain"}

@@ -35,6 +35,7 @@ from tradewind.redis.text import text_of
 
 #: How long a hash counts as noted in `points:pushed` and `points:feeds`.
 NOTED_S = 30.0
+DEFINITION_CHANGED = "definition_changed"
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -65,24 +66,32 @@ class Board(BoardReader):
     async def push(self, batches: Sequence[Batch], versions: Mapping[str, str]) -> Written:
         """As `write`, for programs that are no driver. `versions`: of the definitions by which the caller judged that
         these channels have no device, `-` for one that is not declared. Raises Conflict (`definition_changed`) when one
-        is another now, and has written nothing; in a cluster what was written in between is made uncertain."""
+        is another now. Nothing is written then, up to 10,000 points; of more, and in a cluster, some may have been
+        written before that (the message says so): what these channels show of it is made uncertain."""
         lines = await self._lines(batches)
         if not lines:
             return Written()
         expected = {line.channel: versions.get(line.channel, "-") for line in lines if line.channel}
-        if not self.plane.link.cluster:
+        is_cluster = self.plane.link.cluster
+        if not is_cluster and sum(line.count for line in lines) <= MAX_POINTS:
             await self._note(lines)
             return await self._write(lines, expected)
         if await self._versions(expected) != expected:
             raise _definition_changed()
         await self._note(lines)
-        written = await self._write(lines)
+        written: Written | None = None
+        try:
+            written = await self._write(lines, None if is_cluster else expected)
+        except Conflict as error:
+            if error.code != DEFINITION_CHANGED:
+                raise
         now = await self._versions(expected)
         if changed := {channel for channel in expected if now[channel] != expected[channel]}:
             doubtful = [batch for batch in batches if channel_of(batch.key) in changed]
             marks = [dict.fromkeys(batch.values, Quality.UNCERTAIN.value) for batch in doubtful]
             await self.write([Batch(b.key, {}, quality=mark) for b, mark in zip(doubtful, marks, strict=True)])
-            raise _definition_changed()
+        if changed or written is None:
+            raise _definition_changed("; some of the values were written before that")
         return written
 
     async def _lines(self, batches: Sequence[Batch]) -> list[Line]:
@@ -220,9 +229,9 @@ class Board(BoardReader):
             noted[key] = now + NOTED_S
 
 
-def _definition_changed() -> Conflict:
-    message = "a channel was declared otherwise in between"
-    return Conflict(message, code="definition_changed", hint="look at the definitions and try again")
+def _definition_changed(more: str = "") -> Conflict:
+    message = f"a channel was declared otherwise in between{more}"
+    return Conflict(message, code=DEFINITION_CHANGED, hint="look at the definitions and try again")
 
 
 def _calls(lines: Sequence[Line]) -> Iterator[list[Line]]:
