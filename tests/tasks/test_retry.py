@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.tasks.record import Request, Status
-from tradewind.tasks.retry import after_failure, backoff_ms
+from tradewind.tasks.retry import MAX_ASKED, after_failure, backoff_ms
 
 FAILED, TIMEOUT, RETRYING, DEAD = Status.FAILED, Status.TIMEOUT, Status.RETRYING, Status.DEAD
 
@@ -58,3 +58,21 @@ def test_starts_that_a_lost_worker_ended_use_no_attempt_up(
     most: int, attempt: int, stalls: int, last: Status, is_retryable: bool, then: Status
 ) -> None:
     assert after_failure(Request(max_attempts=most), attempt, stalls, last, is_retryable=is_retryable) is then
+
+
+@pytest.mark.parametrize(
+    ("only_one", "most", "attempt", "then"),
+    [
+        (False, 1, 1, RETRYING),
+        (False, 1, MAX_ASKED - 1, RETRYING),
+        (False, 1, MAX_ASKED, DEAD),
+        (True, 1, 1, FAILED),
+        (False, 3, 2, RETRYING),
+        (False, 3, 3, DEAD),
+    ],
+)
+def test_who_asks_for_another_run_gets_it_unless_one_was_said(
+    only_one: bool, most: int, attempt: int, then: Status
+) -> None:
+    request = Request(max_attempts=most, only_one=only_one)
+    assert after_failure(request, attempt, 0, FAILED, asks_again=True) is then
