@@ -243,3 +243,33 @@ async def test_one_reply_of_several_is_of_a_wrong_type_and_what_may_pass_is_no_a
     passing = BusyLoadingError("LOADING Redis is loading the dataset in memory")
     with pytest.raises(BusyLoadingError):
         sorted_out([("GET", "a"), ("GET", "b")], [b"1", passing])
+
+
+@pytest.mark.parametrize("any_redis", ["cluster3"], indirect=True)
+async def test_one_spoilt_feed_of_many_stops_no_reader_and_no_trimming(bench: Workbench) -> None:
+    plane, keys = bench.plane, bench.plane.keys
+    for channel in ("7", "8"):
+        await bench.board.write([Batch.of_channel(channel, "m", {"1": 1.0})])
+    await plane.at("7").redis.delete(keys.feed("7"))
+    await plane.at("7").redis.set(keys.feed("7"), "text")
+    reader = FeedReader(plane, "me", start="oldest")
+    batch = await reader.read(2000)
+    assert batch is not None and {entry.key for entry in batch.entries} == {"comsrv:8:m"}
+    await reader.commit(batch)
+    assert not await reader.has_unread()
+    await trim_feed(plane)
+    assert (await feed_state(plane)).entries == 1
+    await FeedReader(plane, "other").open()
+    await reader.close()
+
+
+async def test_an_outcome_that_cannot_be_read_hides_no_other(bench: Workbench) -> None:
+    keys, address = bench.plane.keys, Address.parse("comsrv:1001:c:30001")
+    await bench.plane.redis.set(keys.channel_outcomes("7"), "text")
+    await bench.plane.redis.hset(
+        keys.channel_outcomes("1001"),
+        "c:30001",
+        '{"id":"1","status":"success","value":"1","result":"success","message":"","who":"","source":"","at":"1"}',
+    )
+    found = await bench.commands.outcomes([Address.parse("comsrv:7:c:1"), address])
+    assert found[0] is None and found[1] is not None

@@ -27,7 +27,8 @@ from tradewind.points.command_record import (
 from tradewind.points.owed import Owed, read_owed
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import MAX_REPORTS, is_wrong_type
+from tradewind.redis.faults import MAX_REPORTS, WrongType, is_wrong_type
+from tradewind.redis.fences import sorted_out
 from tradewind.redis.scripts import Arg
 from tradewind.redis.text import text_of
 
@@ -318,10 +319,11 @@ class CommandStore:
         """How the last command to each of these points ended; None: there was none, or it cannot be read."""
         with translated():
             pipe = self.plane.redis.pipeline(transaction=False)
-            for address in addresses:
-                pipe.hget(self.plane.keys.channel_outcomes(address.entity), f"{address.kind}:{address.field}")
-            rows = await pipe.execute() if addresses else []
-        return [_outcome(row) for row in rows]
+            asked = [("HGET", self.plane.keys.channel_outcomes(address.entity)) for address in addresses]
+            for address, (_, key) in zip(addresses, asked, strict=True):
+                pipe.hget(key, f"{address.kind}:{address.field}")
+            rows = sorted_out(asked, await pipe.execute(raise_on_error=False)) if addresses else []
+        return [None if isinstance(row, WrongType) else _outcome(row) for row in rows]
 
     async def unsure(self, channel: str) -> dict[Address, PointOutcome]:
         """The points of a channel whose last command left their state unknown."""

@@ -22,6 +22,7 @@ from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
 
 log = structlog.get_logger(__name__)
 
@@ -283,11 +284,12 @@ class FeedReader:
                     await self._begin(channel, count, "0", missed.at(channel), missed.at(channel))
                     missed = (await self._stored())[1]
             asked = [
-                self.plane.at(channel).ask([("XREAD", *self._options(), *self._stream(channel))])
+                self.plane.at(channel).ask_each([("XREAD", *self._options(), *self._stream(channel))])
                 for channel in channels
             ]
             replies = await asyncio.gather(*asked)
-            batch = self._batch(dict(zip(channels, (reply[0] for reply in replies), strict=True)), missed)
+            found = {channel: _rows(channel, reply[0]) for channel, reply in zip(channels, replies, strict=True)}
+            batch = self._batch(found, missed)
             if batch is not None or asyncio.get_running_loop().time() >= end:
                 return batch
             await asyncio.sleep(CLUSTER_PAUSE_S)
@@ -348,13 +350,23 @@ class FeedReader:
 
     async def _last(self, channel: str) -> str:
         place = self.plane.at(channel)
-        last = (await place.ask([("XREVRANGE", self.plane.keys.feed(channel), "+", "-", "COUNT", 1)]))[0]
+        found = await place.ask_each([("XREVRANGE", self.plane.keys.feed(channel), "+", "-", "COUNT", 1)])
+        last = _rows(channel, found[0])
         return last[0][0].decode() if last else BEFORE_ALL
 
 
 def field_of(consumer: str, channel: str) -> str:
     """The field of a cursor in `points:cursors`."""
     return f"{consumer}@{channel}" if channel else consumer
+
+
+def _rows(channel: str, reply: Any) -> Any:
+    """Of one feed of many (in a cluster), which may hold another type: it holds up no other. Raises that of the one."""
+    if not isinstance(reply, WrongType):
+        return reply
+    if not channel:
+        raise reply
+    return ()
 
 
 def _entry(row: tuple[bytes, dict[bytes, bytes]]) -> FeedEntry | None:

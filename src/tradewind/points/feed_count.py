@@ -11,6 +11,7 @@ import redis
 
 from tradewind.points.plane import PointPlane
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import is_wrong_type
 
 _ID = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
 
@@ -46,7 +47,8 @@ async def count_stream(plane: PointPlane, channel: str = "") -> StreamCount:
         try:
             info = await plane.at(channel).redis.xinfo_stream(plane.keys.feed(channel))
         except redis.ResponseError as error:
-            if "no such key" in str(error):
+            # In a cluster one of many: while it holds another type nobody can write to it either; its channel says so.
+            if "no such key" in str(error) or (channel and is_wrong_type(error)):
                 return StreamCount()
             raise
     added, length = info["entries-added"], info["length"]

@@ -13,6 +13,7 @@ from tradewind.points.feed_missed import tell_missed
 from tradewind.points.plane import PointPlane
 from tradewind.points.values import whole
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import WrongType
 
 #: What stays when nobody has a cursor.
 ALONE_MS = 60_000
@@ -67,12 +68,17 @@ async def trim_feed(plane: PointPlane, expected: Collection[str] = ()) -> Trimme
     cursors, _, _ = await _stored(plane)
     sizes: dict[str, int] = {}
     gone, missed = 0, dict[str, int]()
+    for channel, floor in floors.items():
+        client, key = plane.at(channel).redis, plane.keys.feed(channel)
+        slowest = min([floor, *_positions(cursors, channel).values()], key=id_of)
+        try:
+            with translated(plane.link):
+                gone += await client.xtrim(key, minid=slowest, approximate=False)
+                sizes[channel] = await client.memory_usage(key, samples=SAMPLES) or 0
+        except WrongType:
+            if not channel:  # else one of many, in a cluster: its channel says so
+                raise
     with translated(plane.link):
-        for channel, floor in floors.items():
-            client, key = plane.at(channel).redis, plane.keys.feed(channel)
-            slowest = min([floor, *_positions(cursors, channel).values()], key=id_of)
-            gone += await client.xtrim(key, minid=slowest, approximate=False)
-            sizes[channel] = await client.memory_usage(key, samples=SAMPLES) or 0
         total, bound = sum(sizes.values()), plane.settings.feed_max_bytes
         for channel, size in sizes.items() if total > bound else ():
             gone += await _cut(plane, cursors, channel, size * bound // total, missed)
@@ -84,13 +90,18 @@ async def feed_state(plane: PointPlane) -> FeedState:
     """For doctor, API and metrics."""
     cursors, missed, channels = await _stored(plane)
     entries = size = newest = 0
-    with translated(plane.link):
-        for channel in channels:
-            client, key = plane.at(channel).redis, plane.keys.feed(channel)
-            entries += await client.xlen(key)
-            size += await client.memory_usage(key, samples=SAMPLES) or 0
-            last = await client.xrevrange(key, count=1)
-            newest = max(newest, id_of(last[0][0].decode())[0]) if last else newest
+    for channel in channels:
+        client, key = plane.at(channel).redis, plane.keys.feed(channel)
+        try:
+            with translated(plane.link):
+                entries += await client.xlen(key)
+                size += await client.memory_usage(key, samples=SAMPLES) or 0
+                last = await client.xrevrange(key, count=1)
+        except WrongType:
+            if not channel:
+                raise
+            continue
+        newest = max(newest, id_of(last[0][0].decode())[0]) if last else newest
     consumers = [
         Consumer(name, at, max(0, newest - id_of(at)[0]), missed.get(name, 0))
         for name, at in sorted(cursors.items())
