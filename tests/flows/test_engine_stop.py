@@ -317,3 +317,15 @@ async def test_a_node_that_is_cancelled_before_its_first_step_gives_its_slot_bac
     ended = await station.end(flow_id, cycle)
     assert ended.states == {"slow": "terminated", "d": "skipped"}
     assert worker.running == 0
+
+
+async def test_a_cycle_that_waits_for_people_has_a_day_longer(make_station: Make) -> None:
+    station = await make_station(flows__cycle_timeout_s=100)
+    deadlines = []
+    for node in ("e_block", "approval"):
+        flow_id = await station.register({"n": node})
+        cycle = await station.run(flow_id)
+        score = await station.redis.zscore(station.keys.flows_deadlines(), f"{flow_id}:{cycle}")
+        begun = await station.text(station.keys.cycle(flow_id, cycle), "start_ms")
+        deadlines.append(round((score - int(begun or 0)) / 1000))
+    assert deadlines == [100, 100 + 86_400]

@@ -365,3 +365,10 @@ def test_a_switch_is_given_0_or_1(parameters: Any) -> None:
     assert found == {("out_of_range", "actions[0].parameters.value")}
     for value in (0, "1", True, "=value"):
         assert read(actions=[{"type": "send_control", "parameters": {**parameters, "value": value}}])
+
+
+def test_a_command_has_one_target() -> None:
+    both = {"address": "modsrv:battery:control:power", "channel_id": 1001, "point_id": 30001, "value": 1}
+    assert problems(actions=[{"type": "send_control", "parameters": both}]) == {
+        ("two_targets", "actions[0].parameters.address")
+    }
