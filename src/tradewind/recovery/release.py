@@ -185,14 +185,12 @@ class ReleaseJournal:
 
     async def _noted(self) -> dict[str, dict[str, str]]:
         """What was before the release: texts by kind and name, an empty one of what was not there."""
-        with translated(self._plane.link):
-            stored = await self._plane.redis.hgetall(self._key)
         was: dict[str, dict[str, str]] = {kind: {} for kind in RELEASED}
-        for field, body in stored.items():
-            word, _, rest = field.decode(errors="replace").partition(":")
-            kind, _, name = rest.partition(":")
-            if word == "was" and kind in was:
-                was[kind][name] = body.decode(errors="replace")
+        with translated(self._plane.link):  # some at a time: the steps stand there, too
+            async for field, body in self._plane.redis.hscan_iter(self._key, match="was:*", count=PAGE_STEPS):
+                kind, _, name = field.decode(errors="replace").removeprefix("was:").partition(":")
+                if kind in was:
+                    was[kind][name] = body.decode(errors="replace")
         return was
 
     @asynccontextmanager
@@ -214,6 +212,7 @@ class ReleaseJournal:
             raise
         finally:
             beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
 
     async def _of(self, release_id: str) -> Release:
         release = await self.current()
@@ -264,7 +263,7 @@ class _Rollback:
     async def _put_models(self) -> None:
         old, added = self._old, self._added
         if any(old[kind] or added[kind] for kind in ("templates", "models")):
-            templates, models = self._documents("templates"), self._documents("models")
+            templates, models = await offload(self._documents, "templates"), await offload(self._documents, "models")
             change = self._rooms.models.apply(
                 models, templates=templates, remove=added["models"], remove_templates=added["templates"]
             )
@@ -273,7 +272,7 @@ class _Rollback:
     async def _put_rules(self) -> None:
         old, added = self._old, self._added
         if any(old[kind] or added[kind] for kind in ("groups", "rules")):
-            groups, rules = self._documents("groups"), self._documents("rules")
+            groups, rules = await offload(self._documents, "groups"), await offload(self._documents, "rules")
             await self._try("rules", self._rooms.rules.apply(rules, groups=groups, remove=added["rules"]))
 
     async def _remove_groups(self) -> None:

@@ -19,6 +19,7 @@ from tradewind.flows.control import FlowControl
 from tradewind.history.store import HistoryStore
 from tradewind.models.store import ModelStore
 from tradewind.notify.store import NotifyStore
+from tradewind.offload import offload
 from tradewind.points.board import Board
 from tradewind.points.channel_store import NEW, ChannelStore, channel_document, validate_channel
 from tradewind.points.spec import ChannelSpec
@@ -138,15 +139,10 @@ class Restorer:
 
     async def put(self, kind: str, bodies: Mapping[str, str], result: Restored, *, replace: bool = False) -> None:
         """Texts as they were copied. Adds to `result`; raises Unavailable."""
-        documents: dict[str, Any] = {}
-        for name, body in bodies.items():
-            if kind in ("limits", "paused"):
-                documents[name] = body
-                continue
-            try:
-                documents[name] = _object(codec.decode(body), name)
-            except Invalid as error:
-                result.failed.append(Failed(name, error.message))
+        documents: Mapping[str, Any] = bodies
+        if kind not in ("limits", "paused"):
+            documents, failed = await offload(_decoded, bodies)
+            result.failed += failed
         if kind == "alarms":
             await self._put_alarms(documents, result)
             return
@@ -235,7 +231,7 @@ class Restorer:
         return True
 
     async def _put_channel(self, name: str, document: Any, replace: bool) -> bool:
-        channel = validate_channel(channel_document(_convert(document, ChannelSpec, name)))
+        channel = await offload(_channel, document, name)  # one may have 100,000 points
         try:
             await self._rooms.channels.put([channel], expected="" if replace else NEW)
         except Conflict:  # somebody was faster
@@ -293,6 +289,23 @@ class Restorer:
                 result.kept += 1
             else:
                 result.failed.append(Failed(str(record.get("id")), "the copy is no whole record of an open alarm"))
+
+
+def _decoded(bodies: Mapping[str, str]) -> tuple[dict[str, Any], list[Failed]]:
+    """Those that are objects, and those that are not."""
+    documents: dict[str, Any] = {}
+    failed = []
+    for name, body in bodies.items():
+        try:
+            documents[name] = _object(codec.decode(body), name)
+        except Invalid as error:
+            failed.append(Failed(name, error.message))
+    return documents, failed
+
+
+def _channel(document: Any, name: str) -> ChannelSpec:
+    """Raises Invalid."""
+    return validate_channel(channel_document(_convert(document, ChannelSpec, name)))
 
 
 def _object(document: Any, name: str) -> dict[str, Any]:
