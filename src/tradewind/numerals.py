@@ -37,6 +37,11 @@ def read_whole(text: str, *, is_hex: bool = False) -> int:
     raise ValueError(f"{text[:40]!r} is no whole number")
 
 
+def score_ms(score: float) -> int:
+    """The moment that a member of a sorted set has; one that another program has put at infinity counts as far away."""
+    return int(min(max(score, -MAX_STORED), MAX_STORED))
+
+
 def stored_whole(text: bytes | str | None) -> int:
     """The whole number that somebody stored; 0 for none, and for what another program left that is no number, or one
     that neither counts anything nor is a time."""

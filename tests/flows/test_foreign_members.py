@@ -66,11 +66,15 @@ async def test_odd_members_hold_up_no_other_flow(bench: Bench) -> None:
             await redis.zadd(key, {odd: 1})
         for key in (keys.flows_ended(), keys.task_ended(HOOK)):
             await redis.rpush(key, odd)
+    for key in (keys.flows_due(), keys.flows_deadlines()):
+        await redis.zadd(key, {"far:1": "+inf", "long-ago:1": "-inf"})
     await bench.register("good")
     await bench.control.start("good")
     leader = await bench.leader()
     await leader.settle()
+    await leader.fire_due()
     await leader.expire()
+    await figures(bench.store)
     await leader.fire_due()
     assert await redis.smembers(keys.flow_running("good")) == {b"0"}
     bench.room.clock.advance(7200)
@@ -259,7 +263,10 @@ async def test_a_server_that_cannot_answer_has_not_said_that_a_node_did_not_end(
 
 async def test_odd_records_fail_no_view_of_flows(bench: Bench) -> None:
     redis, keys = bench.redis, bench.keys
-    await _running(bench, "a-spoilt", "good")
+    await _running(bench, "a-spoilt", "b-spoilt", "c-spoilt", "good")
+    await redis.delete(keys.flow("b-spoilt"), keys.flow_running("c-spoilt"))
+    await redis.set(keys.flow("b-spoilt"), "a string where a hash belongs")
+    await redis.set(keys.flow_running("c-spoilt"), "a string where a set belongs")
     for odd in ("soon", b"\xff\xfe", "9" * 5000):
         await redis.hset(keys.flow("a-spoilt"), mapping={"last_cycle": odd, "next_execution": odd, "missed": odd})
         await redis.hset(keys.cycle("a-spoilt", 0), mapping={"open": odd, "start_time": odd})
@@ -275,4 +282,4 @@ async def test_odd_records_fail_no_view_of_flows(bench: Bench) -> None:
         with capture_logs() as logs:
             assert [flow["id"] for flow in (await bench.control.page())[0]] == ["good"]
             assert readable_cycle(await redis.hgetall(keys.cycle("a-spoilt", 0))) is None
-        assert [line["event"] for line in logs] == ["flow_unreadable", "cycle_unreadable"]
+        assert [line["event"] for line in logs] == ["flow_unreadable", "flow_unreadable", "cycle_unreadable"]

@@ -159,12 +159,15 @@ async def test_lost_database_keeps_the_outbox_and_its_return_is_noticed(make_roo
 
 @on_every_database
 async def test_rows_that_can_never_be_stored_hold_up_no_neighbour(kept: Room, archive: TaskArchive) -> None:
+    for odd in ({"ids": b"\xff\xfe"}, {"x": "y"}, {"ids": ""}, {"ids": "gone"}):  # of another program
+        await kept.redis.xadd(kept.keys.outbox(), odd)
     ids = await end(kept, 40)
     await kept.redis.hset(kept.keys.task(ids[7]), "at", str(2**70))  # no database takes that number
     await kept.redis.hset(kept.keys.task(ids[20]), "n", "often")
     await kept.redis.set(kept.keys.body(ids[30]), b"not JSON\n{")
     await kept.redis.hset(kept.keys.task(ids[31]), "worker", b"\xff\xfe")
-    assert await archive_all(kept, archive) == 40
+    assert await archive_all(kept, archive) == 42
+    assert await kept.redis.xlen(kept.keys.outbox()) == 0
     stored = set(await archive.get_many(ids))
     assert set(ids) - stored == {ids[7], ids[20], ids[30]}
     for task_id in ids:

@@ -96,11 +96,13 @@ async def test_a_worker_with_a_spoilt_field_holds_up_nobody(room: Room, field: s
     await _serves(room)
 
 
-@pytest.mark.parametrize("kind", ["task", "worker"])
+@pytest.mark.parametrize("kind", ["task", "worker", "queue", "inflight"])
 async def test_a_record_of_another_type_holds_up_nobody(room: Room, kind: str) -> None:
     task_id = await room.submit("a")
     await room.join("odd", ["a", "b"], capacity=1)
-    key = room.keys.task(task_id) if kind == "task" else room.keys.worker("odd")
+    keys = {"task": room.keys.task(task_id), "worker": room.keys.worker("odd")}
+    keys |= {"queue": room.keys.worker_queue("odd"), "inflight": room.keys.worker_inflight("odd")}
+    key = keys[kind]
     await room.redis.delete(key)
     await room.redis.set(key, "mine")
     await _serves(room)
@@ -183,7 +185,7 @@ async def test_a_schedule_without_a_slot_is_named_and_holds_up_no_other(room: Ro
     redis, keys, store = room.redis, room.keys, ScheduleStore(room.plane)
     await store.set(Schedule("good", "a", every_ms=1000))
     await redis.hset(keys.schedules(), "odd", text)
-    await redis.zadd(keys.schedules_due(), {"odd": 1, b"\xff\xfe": 2})
+    await redis.zadd(keys.schedules_due(), {"odd": 1, b"\xff\xfe": 2, "far": "+inf", "long-ago": "-inf"})
     periodic = Periodic(room.plane, room.store)
     with capture_logs() as logs:
         for _ in range(2):

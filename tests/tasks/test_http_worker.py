@@ -7,12 +7,13 @@ import gzip
 import json
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 import tradewind
 from tests import servers
@@ -335,3 +336,28 @@ async def test_a_worker_on_this_machine_can_be_refused_and_no_proxy_is_asked(
         task = await failure(await shop.client.submit("price", "x"))
         assert "no request goes there" in task.error["message"]
         assert len(service.asked) == 1
+
+
+async def test_a_spoilt_list_of_one_service_stops_neither_another_nor_the_leader(
+    shop: Workshop, service: Service
+) -> None:
+    redis, keys = shop.redis, shop.keys
+    await register(shop, service, "a-odd")
+    await register_by_hand(shop, service, "tax")
+    assert await (await shop.client.submit("price", "oil")).result(20) == "done"
+    with structlog.testing.capture_logs() as logs:
+        await redis.delete(keys.worker_inflight("a-odd"))
+        await redis.set(keys.worker_inflight("a-odd"), "a string where a sorted set belongs")
+        await eventually(lambda: any(_is_told(line) for line in logs), "it is told")
+        assert await (await shop.client.submit("tax", "oil")).result(20) == "done"
+        late = await shop.client.submit("price", "oil", deadline=int(time.time() * 1000) + 500, delay=60)
+        await eventually(lambda: _ended(shop, late.id), "what the leader does after looking at each worker")
+    assert shop.schedulers[0].leads
+
+
+def _is_told(line: MutableMapping[str, Any]) -> bool:
+    return line.get("worker") == "a-odd" and line["log_level"] == "error"
+
+
+async def _ended(shop: Workshop, task_id: str) -> bool:
+    return (await shop.task(task_id)).is_terminal

@@ -19,7 +19,7 @@ from tradewind.flows.status import FlowStatus, flow_view, readable_cycle, record
 from tradewind.flows.store import FlowStore, StaleVersion, unknown_cycle, unknown_flow
 from tradewind.flows.syntax import invalid_flow
 from tradewind.redis.connection import translated
-from tradewind.redis.faults import SpoiltRecord, reading
+from tradewind.redis.faults import SpoiltRecord, other_types, reading
 from tradewind.redis.scripts import Arg
 from tradewind.signals.signal import encode, new_signal
 
@@ -74,11 +74,11 @@ class FlowControl:
                 pipe = client.pipeline(transaction=False)
                 for flow_id in ids:
                     pipe.hget(keys.flow(flow_id), "status")
-                states = await pipe.execute() if ids else []
+                states = other_types(await pipe.execute(raise_on_error=False)) if ids else []
             found += [
                 i
                 for i, state in zip(ids, states, strict=True)
-                if state and status in ("", state.decode(errors="replace"))
+                if isinstance(state, bytes) and status in ("", state.decode(errors="replace"))
             ]
             is_more = len(ids) == many
             after = ids[-1] if ids else after
@@ -96,8 +96,11 @@ class FlowControl:
                 for flow_id in part:
                     pipe.hgetall(keys.flow(flow_id))
                     pipe.scard(keys.flow_running(flow_id))
-                rows = await pipe.execute()
+                rows = other_types(await pipe.execute(raise_on_error=False))
             for i in range(len(part)):
+                if not (isinstance(rows[2 * i], dict) and isinstance(rows[2 * i + 1], int)):
+                    log.warning("flow_unreadable", flow=part[i][:160], error="a key of it is of another type")
+                    continue
                 raw = {k.decode(errors="replace"): v.decode(errors="replace") for k, v in rows[2 * i].items()}
                 try:
                     with reading(f"the flow {part[i]!r}"):
@@ -261,8 +264,8 @@ class FlowControl:
             numbers = [n for n in numbers if n.isdigit() and len(n) < 16]
             for n in numbers:
                 pipe.hgetall(keys.cycle(flow_id, int(n)))
-            rows = await pipe.execute() if numbers else []
-        kept = [view for row in rows if row and (view := readable_cycle(row)) is not None]
+            rows = other_types(await pipe.execute(raise_on_error=False)) if numbers else []
+        kept = [view for row in rows if row and isinstance(row, dict) and (view := readable_cycle(row)) is not None]
         found = [view for view in kept if not status or view["status"] == status][:limit]
         if self.records is not None and len(found) < limit:
             oldest = min((view["cycle"] for view in kept), default=before)

@@ -7,8 +7,9 @@ from typing import Any
 from tradewind.clock import now_ms
 from tradewind.flows.status import COUNTS
 from tradewind.flows.store import FlowStore
-from tradewind.numerals import read_number, stored_whole
+from tradewind.numerals import read_number, score_ms, stored_whole
 from tradewind.redis.connection import translated
+from tradewind.redis.faults import other_types
 
 BATCH = 1000
 _FLOW = ("status", "last_cycle", "next_execution")
@@ -25,13 +26,16 @@ async def overview(store: FlowStore, limit: int) -> tuple[list[dict[str, Any]], 
         for flow_id in ids:
             pipe.hmget(keys.flow(flow_id), _FLOW)
             pipe.scard(keys.flow_running(flow_id))
-        total, *rows = await pipe.execute()
+        total, *rows = other_types(await pipe.execute(raise_on_error=False))
         pipe = client.pipeline(transaction=False)
         for i, flow_id in enumerate(ids):
-            pipe.hmget(keys.cycle(flow_id, _last(rows[2 * i][1])), _CYCLE)
-        cycles = await pipe.execute() if ids else []
+            last = _last(rows[2 * i][1]) if isinstance(rows[2 * i], list) else -1
+            pipe.hmget(keys.cycle(flow_id, last), _CYCLE)
+        cycles = other_types(await pipe.execute(raise_on_error=False)) if ids else []
     found = []
     for i, flow_id in enumerate(ids):
+        if not (isinstance(rows[2 * i], list) and isinstance(cycles[i], list)):  # of another type; doctor names it
+            continue
         status, _, due = (_text(value) for value in rows[2 * i])
         if status:  # else it went away meanwhile
             cycle = dict(zip(_CYCLE, (_text(value) for value in cycles[i]), strict=True))
@@ -45,7 +49,7 @@ async def overview(store: FlowStore, limit: int) -> tuple[list[dict[str, Any]], 
                     "end_time": cycle["end_time"] or None,
                     "counts": {name: stored_whole(cycle[name]) for name in COUNTS},
                     "next_execution": _seconds(due),
-                    "running_cycles": rows[2 * i + 1],
+                    "running_cycles": rows[2 * i + 1] if isinstance(rows[2 * i + 1], int) else 0,
                 }
             )
     return found, total
@@ -63,9 +67,9 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dic
             pipe = client.pipeline(transaction=False)
             for flow_id in ids:
                 pipe.hmget(keys.flow(flow_id), "status", "missed", "skipped")
-            rows = await pipe.execute()
+            rows = other_types(await pipe.execute(raise_on_error=False))
         for row in rows:
-            if row[0] is not None:
+            if isinstance(row, list) and row[0] is not None:
                 status = row[0].decode(errors="replace")
                 statuses[status] = statuses.get(status, 0) + 1
                 missed, skipped = missed + stored_whole(row[1]), skipped + stored_whole(row[2])
@@ -79,7 +83,7 @@ async def figures(store: FlowStore) -> tuple[dict[str, int], dict[str, int], dic
         pipe.hgetall(keys.metric_cycles())
         pipe.hget(keys.metric_signals(), "refused")
         running, due, outbox, unsent, ended, refused = await pipe.execute()
-    lag_s = max(0.0, (now_ms() - due[0][1]) / 1000) if due else 0.0
+    lag_s = max(0.0, (now_ms() - score_ms(due[0][1])) / 1000) if due else 0.0
     single = {
         "cycles_running": running, "lag_s": lag_s, "outbox": outbox, "unsent": unsent, "missed": missed,
         "skipped": skipped, "signals_refused": stored_whole(refused),

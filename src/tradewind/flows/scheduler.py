@@ -22,6 +22,7 @@ from tradewind.flows.plane import HOOK, FlowPlane
 from tradewind.flows.remote import foreign_outputs
 from tradewind.flows.slots import grace_ms, take_due
 from tradewind.flows.store import FlowStore, Opened, Opening, unknown_flow
+from tradewind.numerals import score_ms
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import WrongType, other_types, reading
 from tradewind.redis.scripts import Arg
@@ -90,9 +91,9 @@ class FlowScheduler:
             due, later, deadlines = await pipe.execute()
         stuck = 0
         for start in range(0, len(due), AT_ONCE):
-            fired = [self._fire_one(flow_id, int(score)) for flow_id, score in due[start : start + AT_ONCE]]
+            fired = [self._fire_one(flow_id, score_ms(score)) for flow_id, score in due[start : start + AT_ONCE]]
             stuck += (await asyncio.gather(*fired)).count(False)
-        moments = [int(score) for _, score in (*later, *deadlines)]
+        moments = [score_ms(score) for _, score in (*later, *deadlines)]
         if len(due) > stuck:
             moments.append(now)  # there may be more, or a new slot that is due already
         elif stuck:

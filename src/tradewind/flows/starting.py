@@ -121,7 +121,8 @@ async def _stored(
     keys, client, cycle = store.plane.keys, store.plane.tasks.redis, request.from_cycle
     with translated():
         if cycle is None:
-            cycles = [int(n) for n in await client.zrange(keys.flow_cycles(flow_id), 0, -1, desc=True)]
+            known = await client.zrange(keys.flow_cycles(flow_id), 0, -1, desc=True)
+            cycles = [int(n) for n in known if n.isdigit() and len(n) < 16]
         elif cycle >= 0 and await client.exists(keys.cycle(flow_id, cycle)):
             cycles = [cycle]
         else:

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from tradewind.errors import Invalid, error_text
+from tradewind.numerals import stored_whole
 from tradewind.redis.connection import translated
 from tradewind.redis.scripts import Arg
 from tradewind.tasks.archive_row import ArchiveRow, row_from_redis
@@ -65,7 +66,7 @@ class Archiver:
             with translated():
                 newest = await self.plane.redis.xrevrange(self.plane.keys.outbox(), count=1)
                 waiting = await self.plane.redis.get(self.plane.keys.outbox_count())
-            if not newest or newest[0][0] == last or int(waiting or 0) >= self.plane.settings.outbox_max * GIVE_WAY:
+            if not newest or newest[0][0] == last or stored_whole(waiting) >= self.plane.settings.outbox_max * GIVE_WAY:
                 return
             last = newest[0][0]
 
@@ -78,7 +79,7 @@ class Archiver:
             pipe.llen(keys.queue("high"))
             pipe.llen(keys.queue("normal"))
             waiting, high, normal = await pipe.execute()
-        if high + normal > 0 and int(waiting or 0) < self.plane.settings.outbox_max * GIVE_WAY:
+        if high + normal > 0 and stored_whole(waiting) < self.plane.settings.outbox_max * GIVE_WAY:
             await asyncio.sleep(min(1.0, 2 * took_s))
 
     async def step(self) -> int:
@@ -93,7 +94,7 @@ class Archiver:
                 entries = await self.plane.redis.xrange(keys.outbox(), min=after, count=count)
             for entry_id, fields in entries:
                 taken.append(entry_id)
-                ids += fields[b"ids"].decode().split()
+                ids += fields.get(b"ids", b"").decode(errors="replace").split()
             if len(entries) < count:
                 break
             count = min(200, count * 2)

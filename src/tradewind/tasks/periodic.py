@@ -20,6 +20,7 @@ from tradewind import codec
 from tradewind.cron import read_cron
 from tradewind.errors import Conflict, Invalid, NotFound, Problem, TradewindError, Unavailable, error_text
 from tradewind.ids import is_id
+from tradewind.numerals import score_ms
 from tradewind.redis.connection import translated
 from tradewind.redis.faults import SpoiltRecord, reading
 from tradewind.redis.scripts import Arg
@@ -113,7 +114,7 @@ class ScheduleStore:
             pipe.hgetall(keys.schedules())
             pipe.zrange(keys.schedules_due(), 0, -1, withscores=True)
             definitions, due = await pipe.execute()
-        slots = {name: int(score) for name, score in due}
+        slots = {name: score_ms(score) for name, score in due}
         found = []
         for name, text in sorted(definitions.items()):
             try:
@@ -184,7 +185,7 @@ class Periodic:
         told: dict[bytes, str] = {}
         for name, score in due:
             try:
-                await self._fire(name, int(score), now)
+                await self._fire(name, score_ms(score), now)
             except Unavailable:
                 raise
             except (TradewindError, RedisError) as error:
@@ -196,7 +197,7 @@ class Periodic:
             nearest = await self.plane.redis.zrange(
                 keys.schedules_due(), f"({now}", "+inf", byscore=True, withscores=True, offset=0, num=1
             )
-        return int(nearest[0][1]) if nearest else 0
+        return score_ms(nearest[0][1]) if nearest else 0
 
     async def _fire(self, raw: bytes, slot: int, now: int) -> None:
         keys, client = self.plane.keys, self.plane.redis

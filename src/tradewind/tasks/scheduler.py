@@ -7,15 +7,16 @@ next leader would miss.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tradewind.errors import TradewindError, Unavailable, error_text
 from tradewind.fence import Fence
 from tradewind.ids import short_random
+from tradewind.redis.faults import WrongType
 from tradewind.redis.index_sweep import SWEEP_S, sweep_for_ever
 from tradewind.tasks.archive import Archiver
 from tradewind.tasks.http_worker import HttpDispatch, Wording
@@ -111,12 +112,13 @@ class Scheduler:
 
     async def _tick(self, store: LeaderStore) -> None:
         """Every second: lost workers, overdue attempts, deadlines that have passed, the seed's figures."""
+        fence = Fence(job="tick")
         while True:
             for worker in await store.expired_workers():
-                back = await store.evict(worker)
-                log.warning("worker lost; its tasks went back", worker=worker, tasks=back)
+                if (back := await _of_one(fence, store.evict(worker))) is not None:
+                    log.warning("worker lost; its tasks went back", worker=worker, tasks=back)
             for worker in await store.live_workers():
-                ended = await store.reap(worker)
+                ended = await _of_one(fence, store.reap(worker))
                 if ended:
                     log.warning("attempts ended that ran past their time", worker=worker, tasks=ended)
             await store.expire()
@@ -127,6 +129,15 @@ class Scheduler:
         while True:
             await store.sweep()
             await asyncio.sleep(SWEEP_S)
+
+
+async def _of_one(fence: Fence, work: Awaitable[int]) -> int | None:
+    """None: a key of that worker is spoilt; it must not hold up what is done for all others."""
+    try:
+        return await work
+    except (WrongType, ResponseError) as error:
+        fence.met(error)
+        return None
 
 
 async def _restarted(name: str, job: Callable[[], Coroutine[Any, Any, None]], lead: Leadership, epoch: int) -> None:

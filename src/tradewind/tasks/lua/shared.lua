@@ -45,6 +45,13 @@ local function fields(key, ...)
   return f.err and {} or f
 end
 
+-- How many tasks a worker holds; nil when something else stands where its lists belong: it gets no more.
+local function load_of(worker)
+  local queued = redis.pcall('LLEN', P .. 'worker:' .. worker .. ':queue')
+  local running = redis.pcall('ZCARD', P .. 'worker:' .. worker .. ':inflight')
+  return type(queued) == 'number' and type(running) == 'number' and queued + running or nil
+end
+
 -- A field as text if it is a number, else nil.
 local function numeric(text) return text and tonumber(text) and text or nil end
 local function priority_of(text) return text == 'high' and 'high' or 'normal' end

@@ -18,7 +18,8 @@ local function meet(id)
   local f = redis.pcall('HMGET', P .. 'worker:' .. id, 'capacity', 'window', 'status', 'labels')
   local capacity = tonumber(f[1] or '') -- somebody may have registered it by hand, and wrongly
   if not capacity or (f[3] and f[3] ~= 'active') then return end
-  local load = redis.call('LLEN', P .. 'worker:' .. id .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. id .. ':inflight')
+  local load = load_of(id)
+  if not load then return end
   local w = { id = id, capacity = capacity, load = load, labels = ',' .. (f[4] or '') .. ',', got = {} }
   w.free = w.capacity + (tonumber(f[2] or '') or 0) - load
   W[id] = w

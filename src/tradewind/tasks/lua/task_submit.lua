@@ -62,8 +62,8 @@ local function idle(kind)
     local lease = redis.call('ZSCORE', KEYS[4], w)
     if lease and tonumber(lease) > now then
       local f = fields(P .. 'worker:' .. w, 'capacity', 'status')
-      local load = redis.call('LLEN', P .. 'worker:' .. w .. ':queue') + redis.call('ZCARD', P .. 'worker:' .. w .. ':inflight')
-      if numeric(f[1]) and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
+      local load = load_of(w)
+      if load and numeric(f[1]) and f[2] == 'active' and load < tonumber(f[1]) and (not least or load < least) then best, least = w, load end
     end
   end
   return best
