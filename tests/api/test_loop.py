@@ -139,7 +139,6 @@ REQUESTS: dict[str, tuple[str, str, Body]] = {
     "too-many-kinds": ("POST", "/station/restore", lambda: _json({"dry_run": True, "kinds": ["rules"] * 200_000})),
     "too-many-tasks": ("POST", "/tasks/batch", lambda: _json({"tasks": [{"type": f"t{i}"} for i in range(90_000)]})),
     "query": ("GET", "/points?" + "&".join(f"address=comsrv:1:m:{i}" for i in range(1_000)), lambda: (b"", "")),
-    "kinds": ("GET", "/points?channel=7&kind=" + ",".join("msca" * 2_000), lambda: (b"", "")),
     "models-listed": ("GET", "/models?config=true", lambda: (b"", "")),
     "rules-listed": ("GET", "/rules?limit=1000", lambda: (b"", "")),
     "points-listed": ("GET", "/points?channel=7", lambda: (b"", "")),

@@ -367,3 +367,9 @@ async def test_a_point_is_substituted_listed_and_released(station: SmallStation,
     assert (await api.post("/points/substitutions/release", {"address": "comsrv:6:m:1"})) == {"released": True}
     assert (await api.post("/points/substitutions/release", {"address": "comsrv:6:m:1"})) == {"released": False}
     await api.ask("POST", "/points/substitutions/release", 422, json={"address": "modsrv:a:measurement:b"})
+
+
+async def test_a_kind_that_is_asked_for_again_and_again_is_read_once(api: Flows) -> None:
+    await api.post("/points", {"channels": {"7": {"m": {"1": 1}}}})
+    found = await api.get("/points", channel="7", kind=",".join("ms" * 2000))
+    assert [item["address"] for item in found["items"]] == ["comsrv:7:m:1"]
