@@ -397,3 +397,18 @@ async def test_every_declared_point_is_listed_and_an_undeclared_one_is_called_so
         "comsrv:1001:m:9": ("undeclared", "bad"),
         "comsrv:1001:a:40001": ("no_value", "bad"),
     }
+
+
+async def test_a_status_that_another_program_spoilt_is_unknown_and_hides_no_other(
+    redis_7: servers.Server, key_prefix: str, tmp_path: Path
+) -> None:
+    async with small_station(redis_7.url, key_prefix, tmp_path) as station, ask(create_app(station)) as client:
+        for number in (1001, 1002):
+            assert (await client.post("/api/v1/channels", json={**PV, "id": number})).status_code == 201
+        plane = station.points.plane
+        await plane.redis.set(plane.keys.channel_status("1001"), "mine")
+        answer = await client.get("/api/v1/channels")
+        assert answer.status_code == 200
+        spoilt, whole = answer.json()["items"]
+        assert "comsrv:1001:status" in spoilt["status"]["error"], spoilt
+        assert (whole["id"], whole["status"]["error"]) == ("1002", "")

@@ -14,6 +14,7 @@ from tradewind.points.channel_store import ChannelStore
 from tradewind.points.driver_registry import PUSH
 from tradewind.points.spec import ChannelSpec, Kind
 from tradewind.points.values import finite, whole
+from tradewind.redis.faults import WrongType
 
 #: `pushed`: not declared, its values were sent to the API. `unattended`: no process polls it.
 STATES = ("online", "offline", "unattended", "disabled", "pushed")
@@ -85,12 +86,12 @@ class ChannelBook:
         plane, keys = self._board.plane, self._board.plane.keys
         (seconds, micros), owners = await plane.home.ask([("TIME",), ("HGETALL", keys.channel_owners())])
         now = int(plane.clock.now_arg() or seconds * 1000 + micros // 1000)
-        found: dict[str, dict[bytes, bytes]] = {}
+        found: dict[str, dict[bytes, bytes] | WrongType] = {}
         if plane.link.cluster:
             for name in ids:
-                found[name] = (await plane.at(name).ask([("HGETALL", keys.channel_status(name))]))[0]
+                found[name] = (await plane.at(name).ask_each([("HGETALL", keys.channel_status(name))]))[0]
         elif ids:
-            replies = await plane.home.ask([("HGETALL", keys.channel_status(name)) for name in ids])
+            replies = await plane.home.ask_each([("HGETALL", keys.channel_status(name)) for name in ids])
             found = dict(zip(ids, replies, strict=True))
         return {
             name: {**_figures(found[name]), "is_attended": _lease_ends(owners.get(name.encode())) > now} for name in ids
@@ -112,8 +113,10 @@ def channel_view(name: str, glance: ChannelGlance | None, status: dict[str, Any]
     return {**msgspec.to_builtins(glance), "state": state, "status": shown}
 
 
-def _figures(stored: dict[bytes, bytes]) -> dict[str, Any]:
+def _figures(stored: dict[bytes, bytes] | WrongType) -> dict[str, Any]:
     """Times in ms, null: never; `poll_ms` is the usual time of a poll."""
+    if isinstance(stored, WrongType):  # another program has spoilt it: this one is not known, the others are
+        stored = {b"error": stored.message.encode()}
     known = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in stored.items()}
     return {
         "is_online": known.get("online") == "1",
