@@ -183,12 +183,10 @@ def test_subscriptions_down_to_a_point(station: Station, tmp_path: Path) -> None
         points = [("comsrv:1005:m:10001", "10001:1.000000"), ("comsrv:1005:m:10002", "10002:2.000000")]
         signal = [("comsrv:1005:s", "20001:1"), ("comsrv:1005:s:20001", "20001:1")]
         hashes = [("comsrv:1005:m", text) for _, text in points]
-        wait_for(lambda: set(signal) <= set(messages(channel)), "messages", 20)
-        wait_for(lambda: set(signal) <= set(messages(everything)), "messages", 20)
-        assert messages(one) == points[:1]
-        assert messages(measured) == points
-        assert sorted(messages(channel)) == sorted([*points, *hashes, *signal])
-        assert {*points, *hashes, *signal} <= set(messages(everything))
+        wait_for(lambda: messages(one) == points[:1], "the point", 20)
+        wait_for(lambda: messages(measured) == points, "the measurements", 20)
+        wait_for(lambda: sorted(messages(channel)) == sorted([*points, *hashes, *signal]), "the channel", 20)
+        wait_for(lambda: {*points, *hashes, *signal} <= set(messages(everything)), "everything", 20)
 
 
 def test_another_program_writes_a_channel(station: Station) -> None:

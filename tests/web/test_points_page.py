@@ -71,7 +71,7 @@ def give(page: Page, value: str) -> None:
 
 def test_values_are_shown_live_and_a_command_changes_them(station: StationProcess, page: Page) -> None:
     page.wait_until("document.querySelector('#points tbody')?.innerText.includes('good')")
-    page.wait_until("document.querySelector('#points tbody')?.innerText.includes('kW')")
+    page.wait_until("document.querySelector('#points tbody')?.innerText.includes('power')")  # what they are called
     assert "kW" in row(page, "points", "comsrv:1001:m:1")
     press(page, "#points tr:nth-child(3)", "Set")
     give(page, "21.5")

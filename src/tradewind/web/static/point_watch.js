@@ -84,7 +84,11 @@ export class PointWatch {
     const { channel, model } = this.chosen;
     if (model && !this.text) return this.of(model);
     const prefix = `comsrv:${channel}:`;
-    const rows = this.#known.map((point) => this.#shown({ ...point, ...this.#values.get(point.address), name: point.name }));
+    const rows = this.#known.map((point) => {
+      const value = this.#values.get(point.address);
+      // A stream that began before the station had read a new definition knows no unit.
+      return this.#shown({ ...point, ...value, name: point.name, unit: value?.unit || point.unit });
+    });
     if (this.text) return rows;
     const listed = new Set(this.#known.map((point) => point.address));
     for (const [address, point] of this.#values) {
