@@ -412,3 +412,12 @@ async def test_a_status_that_another_program_spoilt_is_unknown_and_hides_no_othe
         spoilt, whole = answer.json()["items"]
         assert "comsrv:1001:status" in spoilt["status"]["error"], spoilt
         assert (whole["id"], whole["status"]["error"]) == ("1002", "")
+
+
+async def test_points_have_the_unit_of_their_definition_at_once(api: Flows) -> None:
+    await api.get("/points", channel="1001")  # the look at definitions is fresh now
+    for unit in ("kW", "MW"):
+        point = {"kind": "m", "id": 10001, "name": "power", "unit": unit}
+        await api.ask("PUT", "/channels", 200, json=[{**PV, "points": [point]}])
+        found = (await api.get("/channels/1001/points"))["items"]
+        assert [(each["name"], each["unit"]) for each in found] == [("power", unit)]

@@ -186,7 +186,10 @@ class ChannelRoutes:
         views = await point_views(self._room, [values[address] for address in order[:limit]])
         for address, view in zip(order, views, strict=False):
             spec = declared.get(address)
-            items.append({**view, "name": spec.name if spec else "", "pushed": spec is None})
+            said: dict[str, Any] = {"name": "", "pushed": True}
+            if spec is not None:  # the definition at hand may be newer than that of the look
+                said = {"name": spec.name, "unit": spec.unit, "pushed": False}
+            items.append({**view, **said})
         last = order[:limit][-1].split(":", 2)[2] if len(order) > limit else None
         return json_response({"items": items, "next_cursor": last})
 
