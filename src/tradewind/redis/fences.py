@@ -8,18 +8,16 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from tradewind.errors import TradewindError
-from tradewind.redis.faults import WrongType, is_wrong_type
+from tradewind.redis.faults import WrongType, other_types
 
 
 def sorted_out(commands: Sequence[Sequence[Any]], replies: Sequence[Any]) -> list[Any]:
     """Replies of commands whose second word is the key: a WrongType where that holds another type. Raises every other
     error, which may pass (the server loads, a slot moves): nothing is known then."""
-    found: list[Any] = []
-    for command, reply in zip(commands, replies, strict=True):
-        if isinstance(reply, Exception) and not is_wrong_type(reply):
-            raise reply
-        found.append(WrongType([str(command[1])]) if isinstance(reply, Exception) else reply)
-    return found
+    return [
+        WrongType([str(command[1])]) if isinstance(reply, Exception) else reply
+        for command, reply in zip(commands, other_types(replies), strict=True)
+    ]
 
 
 async def do_all(*steps: Callable[[], Awaitable[Any]]) -> None:
