@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ import typer
 
 from tests import servers
 from tests.process import code_path
+from tradewind.collector import tune
 from tradewind.redis.connection import Link, open_link
 from tradewind.settings import RedisSettings
 
@@ -112,3 +114,13 @@ def _slow_starts_happen_once() -> Iterator[None]:
         patch.setattr("typer.main.get_command", functools.cache(typer.main.get_command))
         patch.setattr("httpcore2.default_ssl_context", functools.cache(httpcore2.default_ssl_context))
         yield
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Iterator[None]:
+    """The collector as it is in a station."""
+    before = gc.get_threshold()
+    tune()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tests import servers
 from tests.api.conftest import ask, small_station
 from tests.api.loop_watch import Watch
 from tradewind.api import create_app
-from tradewind.collector import tune
 
 LIMIT_S = 0.1
 #: The first may load something; a busy machine makes processors slow.
@@ -151,16 +149,6 @@ REQUESTS: dict[str, tuple[str, str, Body]] = {
 
 def _url(path: str) -> str:
     return path.removeprefix("/../..") if path.startswith("/../..") else f"/api/v1{path}"
-
-
-@pytest.fixture(scope="module")
-def tuned() -> Iterator[None]:
-    """The collector as it is in a station."""
-    before = gc.get_threshold()
-    tune()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import gc
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests.api.loop_watch import Watch
 from tests.api.test_loop import LIMIT_S, TRIES
 from tests.recovery.house import CHANNEL, FLOW, GROUP, MODEL, POLICY, RULE
 from tradewind import codec
-from tradewind.collector import tune
 from tradewind.errors import Conflict, Invalid, NotFound, TradewindError, Unavailable
 from tradewind.points.channel_store import validate_channel
 from tradewind.recovery.kinds import Definitions
@@ -219,16 +217,6 @@ async def test_what_cannot_be_brought_back_is_named_and_the_rest_is_done(
     assert "7" not in await station.points.channels.versions()
     release = await journal.current()
     assert (release.state, release.done) == ("open", 0), "whoever goes on with it begins with its first step"
-
-
-@pytest.fixture
-def tuned() -> Iterator[None]:
-    """The collector as it is in a station."""
-    before = gc.get_threshold()
-    tune()
-    yield
-    gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 async def test_a_rollback_of_a_large_channel_does_not_hold_the_loop(station: SmallStation, tuned: None) -> None:
